@@ -1,0 +1,1 @@
+"""One file per engine kind that a profile can name."""

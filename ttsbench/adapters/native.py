@@ -1,0 +1,215 @@
+"""The engine of this package behind the common interface: profile and checkpoint in, audio chunks out.
+
+Everything the engine itself may not import happens here: reading and resampling reference clips, judging a text, picking
+device and dtype from a profile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from ttsbench.core import (
+    AudioChunk,
+    DrawParams,
+    EngineInfo,
+    InvalidInput,
+    NamedVoice,
+    Problem,
+    ReferenceVoice,
+    RowError,
+    SamplingParams,
+    SpeechRequest,
+    Voice,
+    VoiceDescription,
+)
+from ttsbench.corpus import load_reference_24k, text_problem
+from ttsbench.engine.fused import FusedEngine, FusedOptions
+from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
+from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
+from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
+from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
+from ttsbench.models.source import resolve_checkpoint
+from ttsbench.profile import Profile
+
+REFERENCE_CACHE = 64
+"""Encoded reference clips kept, by content: a changed file under an old name is a new voice."""
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class NativeEngine:
+    """An `Engine` over one checkpoint. `stream` False holds each utterance back until it is whole."""
+
+    def __init__(self, model: str, profile: Profile, stream: bool = True) -> None:
+        """Load and check. Raises InvalidInput for a profile this engine cannot run or a checkpoint that does not fit."""
+        _check_eligible(profile)
+        if profile.num_threads is not None:
+            torch.set_num_threads(profile.num_threads)
+        self.profile = profile
+        self.device = _device(profile)
+        dtype = _dtype(profile.dtype, self.device)
+        self.checkpoint = Checkpoint.load(
+            resolve_checkpoint(model), self.device, dtype, _dtype(profile.codec_dtype, self.device)
+        )
+        self.sampling = _sampling(profile, self.checkpoint.defaults.sampling)
+        self.prompts = self.checkpoint.prompts
+        self._references: OrderedDict[str, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+        self._model = model
+        decoder = self.checkpoint.codec.decoder
+        self._engine = FusedEngine(
+            self.checkpoint.config,
+            self.checkpoint.model.talker,
+            StreamingCodec(decoder, profile.max_num_seqs),
+            self.checkpoint.codec.config.sample_rate_hz,
+            self._prompt,
+            _options(profile, stream, self.checkpoint.config.talker.max_positions),
+        )
+
+    def info(self) -> EngineInfo:
+        config, defaults = self.checkpoint.config, self.checkpoint.defaults
+        options = self._engine.options
+        max_tokens = self.profile.default_sampling_params.max_tokens
+        return EngineInfo(
+            name="native",
+            model=self._model,
+            mode="fused",
+            sample_rate_hz=self.checkpoint.codec.config.sample_rate_hz,
+            hop_samples=self.checkpoint.codec.decoder.hop,
+            num_codebooks=config.num_codebooks,
+            max_num_seqs=options.max_num_seqs,
+            max_model_len=options.max_model_len,
+            determinism=self.profile.determinism,
+            device=str(self.device),
+            dtype=str(self.checkpoint.model.talker.codec_head.weight.dtype).removeprefix("torch."),
+            reports_frames=True,
+            speakers=tuple(config.speakers),
+            languages=config.offered_languages,
+            default_sampling=self.sampling,
+            default_text_layout=self.profile.text_layout or defaults.text_layout,
+            default_max_frames=defaults.max_frames if max_tokens is None else max_tokens,
+        )
+
+    def problems(self, voice: Voice, language: str) -> list[Problem]:
+        """What about this voice and language the checkpoint cannot serve."""
+        config = self.checkpoint.config
+        return [p for p in (voice_problem(config, voice), language_problem(config, language)) if p is not None]
+
+    def effective_language(self, language: str, voice: Voice) -> str:
+        """The language a prompt is built for, aliases and dialects resolved."""
+        return effective_language(self.checkpoint.config, language, voice)
+
+    def submit(self, request: SpeechRequest) -> None:
+        """Queue a request. Raises InvalidInput for a voice or language the checkpoint does not have."""
+        if problems := self.problems(request.voice, request.language):
+            raise InvalidInput(problems)
+        self._engine.submit(request)
+
+    def chunks(self) -> Iterator[AudioChunk]:
+        return self._engine.chunks()
+
+    def cancel(self, request_id: str) -> bool:
+        return self._engine.cancel(request_id)
+
+    def close(self) -> None:
+        """Nothing outlives the object."""
+
+    @torch.inference_mode()
+    def _prompt(self, request: SpeechRequest) -> Prompt:
+        """Talker rows of a request. Raises RowError for content that cannot be spoken."""
+        if problem := text_problem(request.text):
+            raise problem
+        language = effective_language(self.checkpoint.config, request.language, request.voice)
+        layout = request.text_layout or self.profile.text_layout or self.checkpoint.defaults.text_layout
+        prompt = self.prompts.build(request.text, language, layout, self._conditioning(request.voice))
+        return replace(prompt, context_codes=last_frames(prompt.context_codes, self.profile.ref_code_context_frames))
+
+    def _conditioning(self, voice: Voice) -> Conditioning:
+        match voice:
+            case NamedVoice(speaker, instruct):
+                return Conditioning(speaker=self.prompts.named_speaker(speaker_key(speaker)), instruct=instruct)
+            case VoiceDescription(instruct):
+                return Conditioning(instruct=instruct)
+            case ReferenceVoice(_, None):
+                return Conditioning(speaker=self._encode_reference(voice)[0])
+            case ReferenceVoice(_, transcript):
+                if problem := text_problem(transcript or ""):
+                    raise RowError("reference_text_missing", f"in-context cloning needs what the clip says: {problem}")
+                speaker, codes = self._encode_reference(voice)
+                return Conditioning(speaker=speaker, reference_codes=codes, reference_text=transcript)
+
+    def _encode_reference(self, voice: ReferenceVoice) -> tuple[torch.Tensor, torch.Tensor]:
+        """x-vector [D] and codes [R, Q] of a clip, cached by its samples."""
+        samples = load_reference_24k(voice.audio)
+        key = hashlib.sha256(samples.tobytes()).hexdigest()
+        if key not in self._references:
+            wav = torch.from_numpy(samples).to(self.device)
+            encoder, weight = self.checkpoint.model.speaker_encoder, self.checkpoint.model.talker.codec_head.weight
+            assert encoder is not None, "a Base checkpoint has a speaker encoder"
+            self._references[key] = (encoder.embed(wav).to(weight.dtype), self.checkpoint.codec.encoder.encode(wav))
+            if len(self._references) > REFERENCE_CACHE:
+                self._references.popitem(last=False)
+        self._references.move_to_end(key)
+        return self._references[key]
+
+
+def last_frames(codes: torch.Tensor | None, count: int) -> torch.Tensor | None:
+    """The last `count` frames of `codes` [R, Q]; 0 means none (a slice from -0 would keep all)."""
+    return None if codes is None or count == 0 else codes[-count:]
+
+
+def _check_eligible(profile: Profile) -> None:
+    problems = []
+    if profile.pipeline != "qwen3_tts_fused":
+        hint = "use a fused profile such as qwen3_tts_fused_cpu"
+        problems.append(Problem(f"profile {profile.name}: pipeline", "qwen3_tts_fused", repr(profile.pipeline), hint))
+    if profile.device == "cuda" and not torch.cuda.is_available():
+        hint = "set device: cpu, or use the profile qwen3_tts_fused_cpu"
+        problems.append(Problem(f"profile {profile.name}: device", "a CUDA device", "none that torch can see", hint))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _device(profile: Profile) -> torch.device:
+    if profile.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(profile.device)
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    """`auto` is bfloat16 on a GPU, as published, and float32 on a CPU."""
+    return _DTYPES[("float32" if device.type == "cpu" else "bfloat16") if name == "auto" else name]
+
+
+def _options(profile: Profile, stream: bool, max_positions: int) -> FusedOptions:
+    return FusedOptions(
+        max_num_seqs=profile.max_num_seqs,
+        max_num_batched_tokens=profile.max_num_batched_tokens,
+        max_model_len=min(profile.max_model_len, max_positions),
+        block_size=profile.block_size,
+        num_kv_blocks=profile.num_kv_blocks,
+        chunk_frames=profile.codec_chunk_frames if stream else None,
+        first_frame_at_once=stream and profile.talker_stream_first_audio,
+        batch_invariant=profile.determinism == "batch_invariant",
+    )
+
+
+def _sampling(profile: Profile, checkpoint: SamplingParams) -> SamplingParams:
+    """The checkpoint's sampling with what the profile sets laid over it; None means not set, 0 is a value."""
+    talker, predictor = profile.default_sampling_params, profile.subtalker_sampling_params
+
+    def draw(base: DrawParams, over: object) -> DrawParams:
+        names = ("do_sample", "temperature", "top_k", "top_p")
+        return replace(base, **{n: v for n in names if (v := getattr(over, n)) is not None})
+
+    penalty, min_frames = talker.repetition_penalty, talker.min_tokens
+    return SamplingParams(
+        talker=draw(checkpoint.talker, talker),
+        code_predictor=draw(checkpoint.code_predictor, predictor),
+        repetition_penalty=checkpoint.repetition_penalty if penalty is None else penalty,
+        min_frames=checkpoint.min_frames if min_frames is None else min_frames,
+    )

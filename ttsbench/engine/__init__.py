@@ -1,0 +1,1 @@
+"""The native engine: scheduler, paged KV cache, slots, runner, sampler, fused mode."""

@@ -1,0 +1,1 @@
+"""Model families in plain PyTorch: no engine, no cache policy, no environment."""

@@ -1,0 +1,66 @@
+"""A published checkpoint folder, loaded: everything needed to turn a request into sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ttsbench.models.qwen3_tts.codec import Codec
+from ttsbench.models.qwen3_tts.codec_config import CodecConfig
+from ttsbench.models.qwen3_tts.config import GenerationDefaults, ModelType, Qwen3TTSConfig, read_json
+from ttsbench.models.qwen3_tts.prompt import PromptBuilder
+from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder, SpeakerEncoderConfig
+from ttsbench.models.qwen3_tts.talker import Talker
+from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
+from ttsbench.models.qwen3_tts.weights import load_weights
+
+CODEC_FOLDER = "speech_tokenizer"
+
+
+class Qwen3TTS(nn.Module):
+    """The modules of the main weight file: talker (with its code predictor) and, for Base, the speaker encoder."""
+
+    def __init__(self, config: Qwen3TTSConfig, speaker_encoder: SpeakerEncoderConfig | None = None) -> None:
+        super().__init__()
+        self.talker = Talker(config)
+        self.speaker_encoder = None if speaker_encoder is None else SpeakerEncoder(speaker_encoder)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One loaded checkpoint. `model` and `codec` are frozen modules on one device, each in its own dtype."""
+
+    folder: Path
+    config: Qwen3TTSConfig
+    defaults: GenerationDefaults
+    tokenizer: TextTokenizer
+    model: Qwen3TTS
+    codec: Codec
+
+    @property
+    def prompts(self) -> PromptBuilder:
+        return PromptBuilder(self.model.talker, self.config, self.tokenizer)
+
+    @classmethod
+    def load(
+        cls, folder: Path, device: torch.device, dtype: torch.dtype, codec_dtype: torch.dtype | None = None
+    ) -> Checkpoint:
+        """Load a folder in the published layout. Raises InvalidInput listing what is missing or does not fit."""
+        data = read_json(folder / "config.json")
+        config = Qwen3TTSConfig.from_dict(data, str(folder / "config.json"))
+        is_base = config.model_type is ModelType.BASE
+        speaker_encoder = SpeakerEncoderConfig.from_json(data, str(folder / "config.json")) if is_base else None
+        codec_folder = folder / CODEC_FOLDER
+        codec_config = CodecConfig.from_json(codec_folder / "config.json")
+        tokenizer = TextTokenizer.from_folder(folder)
+        with torch.device("meta"):
+            model, codec = Qwen3TTS(config, speaker_encoder), Codec(codec_config)
+        load_weights(model, folder, device, dtype)
+        load_weights(codec, codec_folder, device, torch.float32)
+        codec.finalize()
+        codec.to(codec_dtype or dtype)
+        defaults = GenerationDefaults.from_folder(folder, config.model_type)
+        return cls(folder, config, defaults, tokenizer, model.eval(), codec.eval())

@@ -1,0 +1,181 @@
+"""24 kHz PCM -> codes (Mimi), used only to hear a reference voice, with the names of the published file.
+
+    PCM -> convolutions /4 /5 /6 /8 (25 Hz) -> transformer -> convolution /2 (12.5 Hz) -> nearest codebook rows
+
+Each convolution pads (kernel - stride) zeros before its input and after it what the last stride lacks, so a codec frame
+exists for every started hop: F = ceil(samples / hop). The file stores 31 acoustic codebooks; the talker knows 15.
+The two quantiser branches start from the same vector; within a branch each codebook codes what the last one left.
+
+Attention sees the configured window (250 positions, 10 s), which is what the model was made for and what the published
+code does under flash attention; under its other attention backends that code ignores the window beyond 10 s of audio.
+
+Shapes: B rows, C channels, n positions, F frames, Q codebooks, N codebook size, E codebook row width.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ttsbench.core import RowError
+from ttsbench.models.qwen3_tts.codec_config import ENCODER_DOWNSAMPLE, NUM_SEMANTIC, CodecEncoderConfig
+from ttsbench.models.qwen3_tts.codec_layers import Derived, finalize
+from ttsbench.models.qwen3_tts.codec_past import NoPast
+from ttsbench.models.qwen3_tts.codec_quantizer import codebook_rows
+from ttsbench.models.qwen3_tts.codec_transformer import EncoderTransformer
+
+
+class StridedConv(nn.Module):
+    """Causal convolution with a stride: ceil(n / stride) outputs for n inputs."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: int,
+        stride: int = 1,
+        bias: bool = True,
+        pad: str = "constant",
+    ) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(in_channels, out_channels, kernel, stride, bias=bias)
+        self.left = kernel - stride
+        self.stride = stride
+        self.pad = pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        right = -x.shape[2] % self.stride
+        return self.conv(F.pad(x, (self.left, right), mode=self.pad))
+
+
+class ResidualBlock(nn.Module):
+    """ELU, narrow convolution, ELU, convolution k1 back, plus the input."""
+
+    def __init__(self, channels: int, kernel: int, compress: int) -> None:
+        super().__init__()
+        inner = channels // compress
+        convs = StridedConv(channels, inner, kernel), StridedConv(inner, channels, 1)
+        self.block = nn.ModuleList([nn.ELU(), convs[0], nn.ELU(), convs[1]])
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x
+        for layer in self.block:
+            y = layer(y)
+        return x + y
+
+
+class ConvStack(nn.Module):
+    """PCM [B, 1, samples] -> features [B, C, n] at 25 Hz."""
+
+    def __init__(self, config: CodecEncoderConfig) -> None:
+        super().__init__()
+        widths = [config.num_filters << i for i in range(len(config.ratios) + 1)]
+        layers: list[nn.Module] = [StridedConv(1, widths[0], config.kernel_size)]
+        for (width, wider), ratio in zip(pairwise(widths), reversed(config.ratios), strict=True):
+            layers.append(ResidualBlock(width, config.residual_kernel_size, config.compress))
+            layers += [nn.ELU(), StridedConv(width, wider, 2 * ratio, ratio)]
+        layers += [nn.ELU(), StridedConv(widths[-1], config.hidden_size, config.last_kernel_size)]
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class _Codebook(nn.Module):
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("initialized", torch.ones(1))  # training's flag, part of the file
+        self.register_buffer("cluster_usage", torch.ones(size))
+        self.register_buffer("embed_sum", torch.zeros(size, width))
+
+    def rows(self) -> Tensor:
+        return codebook_rows(self.get_buffer("embed_sum"), self.get_buffer("cluster_usage"))
+
+
+class _VectorQuantizer(nn.Module):
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.codebook = _Codebook(size, width)
+
+
+class ResidualQuantizer(Derived):
+    """Nearest rows of `used` codebooks in turn, each on what is left. `output_proj` has no use in this direction."""
+
+    def __init__(self, config: CodecEncoderConfig, stored: int, used: int) -> None:
+        super().__init__("table", "half_norms")
+        self.used = used
+        self.input_proj = nn.Conv1d(config.hidden_size, config.codebook_dim, 1, bias=False)
+        self.output_proj = nn.Conv1d(config.codebook_dim, config.hidden_size, 1, bias=False)
+        self.layers = nn.ModuleList(_VectorQuantizer(config.codebook_size, config.codebook_dim) for _ in range(stored))
+
+    def derive(self) -> None:
+        books = [module.rows() for module in self.modules() if isinstance(module, _Codebook)]
+        self.table = torch.stack(books[: self.used])
+        self.half_norms = self.table.square().sum(2) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Codes [F, used] of features `x` [F, D]. Distances |x - e|^2 / 2 - |x|^2 / 2, in float32 at least."""
+        table, half_norms = self.derived("table"), self.derived("half_norms")
+        left = F.linear(x, self.input_proj.weight.squeeze(2)).to(table.dtype)
+        codes = []
+        for rows, half_norm in zip(table, half_norms, strict=True):
+            code = (half_norm - left @ rows.T).argmin(1)
+            left = left - rows[code]
+            codes.append(code)
+        return torch.stack(codes, dim=1)
+
+
+class SplitQuantizer(nn.Module):
+    """Features [F, D] -> codes [F, Q], the semantic one first."""
+
+    def __init__(self, config: CodecEncoderConfig) -> None:
+        super().__init__()
+        acoustic = config.stored_codebooks - NUM_SEMANTIC, config.num_codebooks - NUM_SEMANTIC
+        self.semantic_residual_vector_quantizer = ResidualQuantizer(config, NUM_SEMANTIC, NUM_SEMANTIC)
+        self.acoustic_residual_vector_quantizer = ResidualQuantizer(config, *acoustic)
+
+    def forward(self, x: Tensor) -> Tensor:
+        semantic, acoustic = self.semantic_residual_vector_quantizer, self.acoustic_residual_vector_quantizer
+        return torch.cat((semantic(x), acoustic(x)), dim=1)
+
+
+class CodecEncoder(nn.Module):
+    """Call `finalize` after loading weights."""
+
+    def __init__(self, config: CodecEncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size
+        self.encoder = ConvStack(config)
+        self.encoder_transformer = EncoderTransformer(config)
+        self.downsample = StridedConv(
+            width, width, 2 * ENCODER_DOWNSAMPLE, ENCODER_DOWNSAMPLE, bias=False, pad="replicate"
+        )
+        self.quantizer = SplitQuantizer(config)
+
+    def finalize(self) -> None:
+        """Compute what follows from the weights. Loading weights again undoes it."""
+        finalize(self)
+
+    def features(self, wav: Tensor) -> Tensor:
+        """What the quantiser codes: vectors [F, D] of `wav` [samples]."""
+        weight = self.downsample.conv.weight
+        x = self.encoder(wav.to(weight.device, weight.dtype)[None, None]).transpose(1, 2)
+        x = self.encoder_transformer(x, NoPast(x.shape[1], self.config.window, x.device, x.dtype))
+        return self.downsample(x.transpose(1, 2))[0].T
+
+    def encode(self, wav: Tensor) -> Tensor:
+        """Codes [ceil(samples / hop), Q] int64 of mono `wav` [samples] float at the codec's sample rate.
+
+        Raises RowError `empty_reference` for no samples.
+        """
+        if wav.dim() != 1:
+            raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")
+        if not wav.numel():
+            raise RowError("empty_reference", "the reference audio has no samples")
+        return self.quantizer(self.features(wav))
