@@ -94,6 +94,11 @@ class NativeEngine:
             default_max_frames=defaults.max_frames if max_tokens is None else max_tokens,
         )
 
+    @property
+    def model_type(self) -> str:
+        """What the checkpoint serves: base, custom_voice or voice_design."""
+        return self.checkpoint.config.model_type.value
+
     def problems(self, voice: Voice, language: str) -> list[Problem]:
         """What about this voice and language the checkpoint cannot serve."""
         config = self.checkpoint.config

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from importlib import resources
 from pathlib import Path
 
+from ttsbench.assets import asset_folder
 from ttsbench.core import InvalidInput, Problem
 
 EMBEDDED = ("tiny",)
@@ -15,7 +15,7 @@ EMBEDDED = ("tiny",)
 def resolve_checkpoint(name: str) -> Path:
     """The folder of an embedded name, a path, or a hub id ("owner/name", downloaded once). Raises InvalidInput."""
     if name in EMBEDDED:
-        return Path(str(resources.files("ttsbench.assets") / name))
+        return asset_folder(name)
     path = Path(name).expanduser()
     if path.is_dir():
         return path

@@ -14,6 +14,10 @@ from torch.nn import functional as F
 
 from ttsbench.models.qwen3_tts.codec_past import Past
 
+SHORT = 64
+"""Up to this many positions a convolution is one matrix product over its windows. A streamed frame has 1 to 32 of them
+in wide layers, where torch's CPU convolution took up to six times as long; beyond it the copied windows cost more."""
+
 
 class Derived(nn.Module):
     """A module with tensors computed from its weights, once, by `derive`.
@@ -77,28 +81,53 @@ class CausalConv(nn.Module):
         super().__init__()
         self.conv = nn.Conv1d(in_channels, out_channels, kernel, dilation=dilation, groups=groups)
         self.channels = in_channels
+        self.dilation = dilation
+        self.dense = groups == 1
         self.tail = (kernel - 1) * dilation
         self.site = -1  # numbered by `number_sites`
 
     def forward(self, x: Tensor, past: Past) -> Tensor:
-        return self.conv(past.extend(self.site, x, self.tail) if self.tail else x)
+        if not self.tail:
+            return self.conv(x)
+        short = x.shape[2] <= SHORT
+        x = past.extend(self.site, x, self.tail)
+        return self._as_product(x) if short and self.dense else self.conv(x)
+
+    def _as_product(self, x: Tensor) -> Tensor:
+        windows = x.unfold(2, self.tail + 1, 1)[..., :: self.dilation]  # [B, C, n, kernel]
+        rows = windows.transpose(1, 2).flatten(2)
+        return F.linear(rows, self.conv.weight.flatten(1), self.conv.bias).transpose(1, 2)
 
 
 class CausalUpsampler(nn.Module):
-    """Transposed convolution by `stride` r: out[i r + j] = W_j x[i] + W_(j+r) x[i-1] + ..., nothing of later inputs."""
+    """Transposed convolution by `stride` r: out[i r + j] = W_j x[i] + W_(j+r) x[i-1] + ..., nothing of later inputs.
+
+    Computed as that formula says, one matrix product for all taps: for the few positions of a streamed frame several
+    times faster than torch's transposed convolution on a CPU, for many about the same.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, kernel: int, stride: int) -> None:
         super().__init__()
+        if kernel % stride:
+            raise ValueError(f"the kernel must be a multiple of the stride, got {kernel} and {stride}")
         self.conv = nn.ConvTranspose1d(in_channels, out_channels, kernel, stride)
         self.channels = in_channels
         self.stride = stride
-        self.tail = -(-kernel // stride) - 1
+        self.tail = kernel // stride - 1
         self.site = -1
 
     def forward(self, x: Tensor, past: Past) -> Tensor:
-        n = x.shape[2]
-        full = self.conv(past.extend(self.site, x, self.tail) if self.tail else x)
-        return full.narrow(2, self.tail * self.stride, n * self.stride)
+        n, tail = x.shape[2], self.tail
+        if tail:
+            x = past.extend(self.site, x, tail)
+        weight, bias = self.conv.weight, self.conv.bias
+        assert bias is not None  # every upsampler of the file has one
+        taps = x.transpose(1, 2) @ weight.flatten(1)
+        taps = taps.view(*taps.shape[:2], weight.shape[1], tail + 1, self.stride)
+        y = taps[:, tail:, :, 0]  # [B, n, C, stride]
+        for age in range(1, tail + 1):
+            y = y + taps[:, tail - age : tail - age + n, :, age]
+        return (y.transpose(1, 2) + bias[:, None, None]).flatten(2)
 
 
 Site = CausalConv | CausalUpsampler

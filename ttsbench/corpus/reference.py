@@ -1,0 +1,75 @@
+"""Reads a reference clip the way every engine of ours gets it: mono float32, at the rate that the file's header states.
+
+A 16 kHz clip taken for 24 kHz speaks one and a half times too fast, so the rate always comes from the header. Nothing
+is trimmed, padded or made louder: that would part the clip from its transcript, or the run from its input.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ttsbench.core import RowError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+REFERENCE_RATE_HZ = 24_000
+
+MIN_REFERENCE_S = 0.3
+"""Shorter clips hold no syllable, fewer than four codec frames, and crash WavLM, which judges speaker similarity."""
+
+MAX_REFERENCE_S = 30.0
+"""The longest clip that every supported model family takes (CosyVoice3's tokeniser stops there). Besides, cloning from
+a minute of speech is known to lose words."""
+
+SILENCE_PEAK = 1e-3
+"""-60 dBFS, 33 steps of 16-bit audio: below it a clip holds at most the noise of a microphone."""
+
+
+def read_reference(path: Path) -> tuple[np.ndarray, int]:
+    """Samples of a clip, float32 [S], channels averaged, full scale 1.0; and the sample rate in hertz from its header.
+
+    Raises RowError: reference_missing, reference_unreadable, reference_too_short, reference_too_long, reference_silent
+    (no sample above SILENCE_PEAK, or one that is not finite).
+    """
+    import numpy as np
+
+    samples, rate = _decode(path)
+    seconds = len(samples) / rate
+    if seconds < MIN_REFERENCE_S:
+        raise RowError("reference_too_short", f"{path}: {seconds:.2f} s, at least {MIN_REFERENCE_S} s are needed")
+    if seconds > MAX_REFERENCE_S:
+        raise RowError("reference_too_long", f"{path}: {seconds:.1f} s, at most {MAX_REFERENCE_S:g} s can be used")
+    mono = samples.mean(axis=1, dtype=np.float32)
+    peak = float(np.abs(mono).max())
+    # Asked this way round, a NaN counts as silence too: it compares as false.
+    if not SILENCE_PEAK < peak < float("inf"):
+        raise RowError("reference_silent", f"{path}: peak {peak:g}, above {SILENCE_PEAK:g} of full scale is needed")
+    return mono, rate
+
+
+def load_reference_24k(path: Path) -> np.ndarray:
+    """The clip at 24 kHz, float32 [S], resampled with soxr's HQ filter where its own rate differs. Raises as above."""
+    import numpy as np
+    import soxr
+
+    mono, rate = read_reference(path)
+    if rate == REFERENCE_RATE_HZ:
+        return mono
+    return np.asarray(soxr.resample(mono, rate, REFERENCE_RATE_HZ, quality="HQ"), dtype=np.float32)
+
+
+def _decode(path: Path) -> tuple[np.ndarray, int]:
+    """All samples, float32 [S, channels], and their rate."""
+    import soundfile
+
+    try:
+        # From memory: names outside ASCII never pass through the audio library, and no suffix makes it guess a format.
+        samples, rate = soundfile.read(io.BytesIO(path.read_bytes()), dtype="float32", always_2d=True)
+    except FileNotFoundError as error:
+        raise RowError("reference_missing", f"{path}: no such file") from error
+    except (OSError, soundfile.SoundFileError) as error:
+        raise RowError("reference_unreadable", f"{path}: {error}") from error
+    return samples, int(rate)

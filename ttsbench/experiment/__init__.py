@@ -1,0 +1,1 @@
+"""Running an engine over a corpus and writing down what it did."""

@@ -1,0 +1,83 @@
+"""Typed records of a run, the append-only writer, the reader and the schemas. Imports nothing of the house."""
+
+from ttsbench.records.base import (
+    Record,
+    canonical_sha256,
+    combined_sha256,
+    sha256_of,
+    utc_now,
+)
+from ttsbench.records.environment import CodeRevision, Gpu, Hardware, Placement
+from ttsbench.records.layout import RunFolder
+from ttsbench.records.manifest import CheckpointRecord, CorpusRecord, RowCounts, RunManifest, RunStatus
+from ttsbench.records.reader import (
+    JsonLines,
+    RecordError,
+    RequestLog,
+    read_jsonl,
+    read_manifest,
+    read_requests,
+    read_scores,
+    read_trace,
+    read_wer,
+)
+from ttsbench.records.request import RequestRecord, RowStatus
+from ttsbench.records.scores import Outcome, ScoreSummary, WerRecord, WerStats, WerSummary
+from ttsbench.records.settings import (
+    DescribedVoiceRecord,
+    DrawSettings,
+    EngineRecord,
+    NamedVoiceRecord,
+    ReferenceVoiceRecord,
+    RunSettings,
+    SamplingSettings,
+    VoiceRecord,
+)
+from ttsbench.records.trace import TraceRecord
+from ttsbench.records.writer import JsonlWriter, write_atomic, write_record
+
+__all__ = [
+    "CheckpointRecord",
+    "CodeRevision",
+    "CorpusRecord",
+    "DescribedVoiceRecord",
+    "DrawSettings",
+    "EngineRecord",
+    "Gpu",
+    "Hardware",
+    "JsonLines",
+    "JsonlWriter",
+    "NamedVoiceRecord",
+    "Outcome",
+    "Placement",
+    "Record",
+    "RecordError",
+    "ReferenceVoiceRecord",
+    "RequestLog",
+    "RequestRecord",
+    "RowCounts",
+    "RowStatus",
+    "RunFolder",
+    "RunManifest",
+    "RunSettings",
+    "RunStatus",
+    "SamplingSettings",
+    "ScoreSummary",
+    "TraceRecord",
+    "VoiceRecord",
+    "WerRecord",
+    "WerStats",
+    "WerSummary",
+    "canonical_sha256",
+    "combined_sha256",
+    "read_jsonl",
+    "read_manifest",
+    "read_requests",
+    "read_scores",
+    "read_trace",
+    "read_wer",
+    "sha256_of",
+    "utc_now",
+    "write_atomic",
+    "write_record",
+]
