@@ -51,13 +51,11 @@ def read_reference(path: Path) -> tuple[np.ndarray, int]:
 
 
 def load_reference_24k(path: Path) -> np.ndarray:
-    """The clip at 24 kHz, float32 [S], resampled with soxr's HQ filter where its own rate differs. Raises as above."""
+    """The clip at 24 kHz, float32 [S], resampled by soxr (HQ) if its own rate differs. Raises as `read_reference`."""
     import numpy as np
     import soxr
 
     mono, rate = read_reference(path)
-    if rate == REFERENCE_RATE_HZ:
-        return mono
     return np.asarray(soxr.resample(mono, rate, REFERENCE_RATE_HZ, quality="HQ"), dtype=np.float32)
 
 

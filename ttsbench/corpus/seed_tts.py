@@ -59,7 +59,7 @@ def parse_list(data: bytes, path: Path) -> tuple[Layout, tuple[CorpusRow, ...]]:
 
 
 def _split(data: bytes, faults: _Faults) -> list[tuple[int, str]]:
-    """Numbered lines without their ends; a blank or undecodable line is a fault."""
+    """Numbered lines without their LF; a blank or undecodable line is a fault."""
     lines = []
     # Not str.splitlines: that also cuts at U+2028, form feeds and other characters that a text may hold.
     raw_lines = data.removeprefix(_BOM).split(b"\n")
@@ -67,7 +67,7 @@ def _split(data: bytes, faults: _Faults) -> list[tuple[int, str]]:
         raw_lines.pop()
     for number, raw in enumerate(raw_lines, start=1):
         try:
-            line = raw.removesuffix(b"\r").decode("utf-8")
+            line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             got = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
             faults.add(number, "UTF-8 text", got, "save the list as UTF-8")
@@ -100,7 +100,7 @@ def _wrong_count(count: int, number: int, layout: Layout, faults: _Faults) -> No
 
 
 def _cells(fields: list[str], layout: Layout) -> dict[Column, str]:
-    """Fields by meaning. White space around a field is no part of it, except that an id keeps it and is refused."""
+    """Fields by meaning. White space around a field is no part of it (nor is the CR of CRLF); an id keeps its own."""
     cells = {column: field.strip() for column, field in zip(layout, fields, strict=True)}
     utterance_id = fields[layout.index(Column.ID)]
     cells[Column.ID] = utterance_id.removesuffix(".wav") if layout == THREE_FIELDS else utterance_id

@@ -55,7 +55,7 @@ def read_file(path: Path, problems: list[Problem], named_at: str = "profile", ch
         problems.append(Problem(named_at, f"a {BASE_CONFIG} that does not lead back to itself", loop))
         return unreadable_layer()
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "bytes that are not UTF-8"
         problems.append(Problem(named_at, "a readable profile file", f"{path}: {reason}", _nearest_file(path)))

@@ -102,8 +102,6 @@ class CodecEncoderConfig:
     num_heads: int
     num_kv_heads: int
     head_dim: int
-    window: int | None
-    """Positions (25 Hz) a query sees, itself included; None sees all of the past."""
     rope_theta: float
     norm_eps: float
 
@@ -132,7 +130,6 @@ class CodecEncoderConfig:
             num_heads=8,
             num_kv_heads=8,
             head_dim=64,
-            window=250,
             rope_theta=10_000.0,
             norm_eps=1e-5,
         )
@@ -167,7 +164,7 @@ class CodecConfig:
         else:
             data, where = read_json(Path(source)), str(source)
         fields = Fields(data, where)
-        fields.expect("model_type", "qwen3_tts_tokenizer_12hz")
+        fields.choice("model_type", ["qwen3_tts_tokenizer_12hz"])
         decoder_fields, encoder_fields = fields.section("decoder_config"), fields.section("encoder_config")
         decoder = _decoder(decoder_fields)
         encoder = _encoder(encoder_fields, data.get("encoder_valid_num_quantizers"))
@@ -186,7 +183,7 @@ class CodecConfig:
 
 
 def _decoder(fields: Fields) -> CodecDecoderConfig:
-    _check_if_given(fields, attention_bias=False, hidden_act="silu", num_semantic_quantizers=NUM_SEMANTIC)
+    _expect(fields, attention_bias=False, hidden_act="silu", num_semantic_quantizers=NUM_SEMANTIC)
     return CodecDecoderConfig(
         num_codebooks=_number(fields, "num_quantizers", int),
         codebook_size=_number(fields, "codebook_size", int),
@@ -208,7 +205,7 @@ def _decoder(fields: Fields) -> CodecDecoderConfig:
 
 
 def _encoder(fields: Fields, num_codebooks: Any) -> CodecEncoderConfig:
-    _check_if_given(
+    _expect(
         fields,
         attention_bias=False,
         audio_channels=1,
@@ -236,11 +233,10 @@ def _encoder(fields: Fields, num_codebooks: Any) -> CodecEncoderConfig:
         num_heads=_number(fields, "num_attention_heads", int),
         num_kv_heads=_number(fields, "num_key_value_heads", int),
         head_dim=_number(fields, "head_dim", int),
-        window=_number(fields, "sliding_window", int),
         rope_theta=_number(fields, "rope_theta", float),
         norm_eps=_number(fields, "norm_eps", float),
     )
-    _check_if_given(fields, vector_quantization_hidden_dimension=config.codebook_dim)
+    _expect(fields, vector_quantization_hidden_dimension=config.codebook_dim)
     if isinstance(num_codebooks, int) and config.stored_codebooks < num_codebooks:
         fields.fail("num_quantizers", f"at least encoder_valid_num_quantizers {num_codebooks}", config.stored_codebooks)
     if config.codebook_dim == config.hidden_size:
@@ -263,11 +259,10 @@ def _strides(fields: Fields, key: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _check_if_given(fields: Fields, **fixed: Any) -> None:
-    """Fields with one supported value. Absent is fine here: the published class default is that value."""
+def _expect(fields: Fields, **fixed: Any) -> None:
+    """Fields with one supported value, which is also the published class default: absent is fine."""
     for key, value in fixed.items():
-        if key in fields.data:
-            fields.expect(key, value)
+        fields.expect(key, value)
 
 
 def _check_attention(fields: Fields) -> None:

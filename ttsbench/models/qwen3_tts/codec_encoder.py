@@ -6,8 +6,8 @@ Each convolution pads (kernel - stride) zeros before its input and after it what
 exists for every started hop: F = ceil(samples / hop). The file stores 31 acoustic codebooks; the talker knows 15.
 The two quantiser branches start from the same vector; within a branch each codebook codes what the last one left.
 
-Attention sees the configured window (250 positions, 10 s), which is what the model was made for and what the published
-code does under flash attention; under its other attention backends that code ignores the window beyond 10 s of audio.
+Attention sees all of the past. The config's `sliding_window` of 250 positions (10 s of audio) is not read: the
+published code ignores it too, except under flash attention, where its codes of longer references are others.
 
 Shapes: B rows, C channels, n positions, F frames, Q codebooks, N codebook size, E codebook row width.
 """
@@ -166,7 +166,7 @@ class CodecEncoder(nn.Module):
         """What the quantiser codes: vectors [F, D] of `wav` [samples]."""
         weight = self.downsample.conv.weight
         x = self.encoder(wav.to(weight.device, weight.dtype)[None, None]).transpose(1, 2)
-        x = self.encoder_transformer(x, NoPast(x.shape[1], self.config.window, x.device, x.dtype))
+        x = self.encoder_transformer(x, NoPast(x.shape[1], None, x.device, x.dtype))
         return self.downsample(x.transpose(1, 2))[0].T
 
     def encode(self, wav: Tensor) -> Tensor:

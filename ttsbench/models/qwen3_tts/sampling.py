@@ -72,11 +72,13 @@ def keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
-    """Keep the fewest most likely codes whose probabilities reach `top_p` [B] (nucleus sampling, Holtzman 2020)."""
-    probs, order = torch.softmax(logits, dim=-1).sort(dim=-1, descending=True, stable=True)
-    before = probs.cumsum(dim=-1) - probs
-    dropped = (before >= top_p[:, None]) & (top_p < 1)[:, None]
-    dropped[:, 0] = False
+    """Drop the least likely codes that together hold at most 1 - `top_p` [B] (nucleus sampling, Holtzman 2020).
+
+    Among equal logits at the border the lower ids go first; the published processor leaves that to an unstable sort.
+    """
+    probs, order = torch.softmax(logits, dim=-1).sort(dim=-1, stable=True)
+    dropped = (probs.cumsum(dim=-1) <= 1 - top_p[:, None]) & (top_p < 1)[:, None]
+    dropped[:, -1] = False
     return forbid(logits, torch.zeros_like(dropped).scatter(1, order, dropped))
 
 

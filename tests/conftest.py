@@ -1,0 +1,61 @@
+"""What every test runs under: one thread, fixed seeds, poisoned memory, gpu tests only where there is a GPU."""
+
+from __future__ import annotations
+
+import os
+
+# Before torch and CTranslate2 are imported: workers share the cores, and spare threads only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import random
+from collections.abc import Callable
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+# No test is timed. In CI the examples are a function of the test alone, so a red run is red again on the next machine.
+hypothesis.settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+hypothesis.settings.load_profile("house")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory from torch.empty and its kin holds NaN, or the largest integer: forgetting to write it cannot pass.
+
+    torch's own switch for this works only under deterministic algorithms, which would hide the very differences that
+    the determinism tests look for.
+    """
+    for owner, name in [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]:
+        monkeypatch.setattr(owner, name, _poisoned(getattr(owner, name)))
+
+
+def _poisoned(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def poisoned(*args: object, **kwargs: object) -> torch.Tensor:
+        memory = make(*args, **kwargs)
+        with torch.no_grad():
+            if memory.is_floating_point() or memory.is_complex():
+                memory.fill_(float("nan"))
+            elif memory.dtype is not torch.bool:
+                memory.fill_(torch.iinfo(memory.dtype).max)
+        return memory
+
+    return poisoned

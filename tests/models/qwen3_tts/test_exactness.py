@@ -1,0 +1,60 @@
+"""Every number of the model against the official package's, at toy sizes in float32 (golden files, see scripts/oracle).
+
+To see it go red: rotate adjacent pairs instead of halves in `transformer.rotate`, drop the q norm, read predictor table j
+for code j, attach the codec bos to the header, or swap instruct and role. Each was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from tests.models.qwen3_tts import exactness
+from tests.models.qwen3_tts.exactness import GROUPS, Check
+
+LARGEST_ROW_ERROR = 1e-4
+"""Float32 rounding in another order of summation gives up to 5e-6 here; a wrong formula gives 1e-2 and more."""
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
+def test_equals_the_official_package(group: Callable[[], Iterator[Check]]) -> None:
+    checks = list(group())
+    wrong = [c for c in checks if not c.error <= (0.0 if "codes" in c.what else LARGEST_ROW_ERROR)]
+    assert checks
+    assert not wrong
+
+
+def test_goldens_cover_every_mode() -> None:
+    """Each task in both text layouts; languages auto, named and dialect; instruct kept and dropped; references of each length."""
+    names = {case["name"] for case in exactness.cases()}
+    for layout in ("streaming", "non_streaming"):
+        for mode in (
+            "custom_voice.{}.serena.auto.plain",
+            "custom_voice.{}.serena.english.instruct",
+            "custom_voice.{}.eric.auto.plain",
+            "custom_voice.{}.eric.chinese.plain",
+            "custom_voice.{}.eric.english.plain",
+            "custom_voice_0b6.{}.vivian.english.instruct_dropped",
+            "voice_design.{}.auto.instruct",
+            "base.{}.x_vector.auto",
+            "base.{}.icl_text_longer.english",
+            "base.{}.icl_ref_longer.auto",
+            "base.{}.icl_equal.english",
+        ):
+            assert mode.format(layout) in names
+
+
+def test_a_small_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison itself can fail: the reference's sum of code embeddings without its last codebook is caught."""
+    talker = exactness.toy("toy-base").model.talker
+    monkeypatch.setattr(talker, "embed_frames", lambda codes: type(talker).embed_frames(talker, codes[:, :-1]))
+    worst = max(check.error for check in exactness.check_prompts() if "icl" in check.case)
+    assert worst > 100 * LARGEST_ROW_ERROR
+
+
+def test_row_error_is_relative_per_row() -> None:
+    theirs = torch.tensor([[100.0, 0.0], [1.0, 0.5]])
+    assert exactness.row_error(theirs + torch.tensor([[0.0, 0.0], [0.0, 0.1]]), theirs) == pytest.approx(0.1)
+    assert exactness.row_error(theirs[:1], theirs) == float("inf")
