@@ -53,7 +53,7 @@ class Call:
     """What one wrapper call passed on. Row lists are per prompt; R rows, D talker width, Q codebooks."""
 
     talker: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `talker.generate`: inputs_embeds [B, R, D], trailing_text_hidden [B, T, D], tts_pad_embed [1, 1, D]."""
+    """Given to `talker.generate`: inputs_embeds [B, R, D], trailing_text_hidden [B, T, D], tts_pad_embed [1, 1, D]."""
     result: Any = None
     """What `talker.generate` returned, with raw logits."""
     codes: list[torch.Tensor] = field(default_factory=list)

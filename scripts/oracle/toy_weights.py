@@ -13,6 +13,7 @@ model agree with a right one. Here every parameter is random at a scale that mat
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ def _fill(module: nn.Module, generator: torch.Generator, gain: float) -> None:
 
 
 @torch.no_grad()
-def fill_talker(model: nn.Module, seed: int) -> None:
+def fill_talker(model: Any, seed: int) -> None:
     """Fill talker, code predictor and, where there is one, the speaker encoder of the official model."""
     generator = torch.Generator().manual_seed(seed)
     _fill(model, generator, gain=1.2)
@@ -58,7 +59,7 @@ def fill_talker(model: nn.Module, seed: int) -> None:
         model.speaker_encoder.fc.weight.mul_(0.35)
 
 
-def _reserve_bias_channel(talker: nn.Module) -> None:
+def _reserve_bias_channel(talker: Any) -> None:
     tables = [talker.model.codec_embedding, *talker.code_predictor.model.codec_embedding]
     for table in tables:
         table.weight[:, BIAS_CHANNEL] = 0.0
@@ -71,7 +72,7 @@ def _reserve_bias_channel(talker: nn.Module) -> None:
     talker.model.norm.weight[BIAS_CHANNEL] = 1.0
 
 
-def _fill_head(talker: nn.Module, generator: torch.Generator) -> None:
+def _fill_head(talker: Any, generator: torch.Generator) -> None:
     weight, eos = talker.codec_head.weight, CONTROL["codec_eos_token_id"]
     _randn(weight, 0.6, generator)
     weight[NUM_CODES:2048] *= 0.25
@@ -81,7 +82,7 @@ def _fill_head(talker: nn.Module, generator: torch.Generator) -> None:
 
 
 @torch.no_grad()
-def fill_codec(model: nn.Module, seed: int) -> None:
+def fill_codec(model: Any, seed: int) -> None:
     """Fill the official codec: decoder, encoder, and codebooks on both sides (all stored as sums and usages)."""
     generator = torch.Generator().manual_seed(seed)
     _fill(model, generator, gain=1.0)
@@ -103,15 +104,15 @@ def fill_codec(model: nn.Module, seed: int) -> None:
 def _calm_residual_units(decoder: nn.Module) -> None:
     """Keep the residual branches small, as trained ones are.
 
-    Twelve units at full gain drive the sines of the Snakes round many times, and such a network turns float32 rounding into
-    1e-4 of its output: two correct implementations would differ by more than a wrong one may.
+    Twelve units at full gain drive the sines of the Snakes round many times, and such a network turns float32 rounding
+    into 1e-4 of its output: two correct implementations would differ by more than a wrong one may.
     """
     for name, parameter in decoder.named_parameters():
         if name.endswith(".conv2.conv.weight"):
             parameter.mul_(0.3)
 
 
-def _scale_output(decoder: nn.Module, generator: torch.Generator) -> None:
+def _scale_output(decoder: Any, generator: torch.Generator) -> None:
     """Bring audio of random codes to a standard deviation of 0.2 around zero."""
     last = decoder.decoder[-1].conv
     last.weight.mul_(1e-3)
@@ -122,7 +123,7 @@ def _scale_output(decoder: nn.Module, generator: torch.Generator) -> None:
     last.bias.sub_(audio.mean() * factor)
 
 
-def _fit_books(encoder: nn.Module, generator: torch.Generator) -> None:
+def _fit_books(encoder: Any, generator: torch.Generator) -> None:
     """Draw codewords around the mean residual that probe audio leaves at each stage, as wide as that residual."""
     probe = torch.from_numpy(probe_audio(24000 * 4, seed=5))[None, None]
     latents: list[Tensor] = []

@@ -15,7 +15,9 @@ _LOW = 0xFFFFFFFF
 ROUNDS = 10
 
 
-def philox(counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def philox(
+    counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four 32-bit words (in int64) from four counter words and two key words, all int64 tensors of one shape in [0, 2**32)."""
     c0, c1, c2, c3 = counter
     k0, k1 = key

@@ -91,7 +91,11 @@ class Runner:
             end += chunk.rows
             if chunk.completes:
                 last.append(end - 1)
-        return torch.cat(rows), StepAttention(self.cache, plan), torch.tensor(last, dtype=torch.int64, device=self.device)
+        return (
+            torch.cat(rows),
+            StepAttention(self.cache, plan),
+            torch.tensor(last, dtype=torch.int64, device=self.device),
+        )
 
     def _sample(self, plan: StepPlan, hidden: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Codes [R, Q] of one frame per finishing row, committed to the slots; and codebook 0's logits."""

@@ -17,7 +17,9 @@ from ttsbench.models.qwen3_tts.sampling import RowDraws, draw_codes, forbid, pen
 class FrameSampler:
     """Sampling of one step: made for its rows, asked once per codebook in order."""
 
-    def __init__(self, config: Qwen3TTSConfig, state: SlotState, slots: Tensor, params: Sequence[SamplingParams]) -> None:
+    def __init__(
+        self, config: Qwen3TTSConfig, state: SlotState, slots: Tensor, params: Sequence[SamplingParams]
+    ) -> None:
         self.state = state
         self.slots = slots
         self.eos = config.control.eos

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from ttsbench.assets import asset_folder
@@ -16,31 +17,32 @@ def resolve_checkpoint(name: str) -> Path:
     """The folder of an embedded name, a path, or a hub id ("owner/name", downloaded once). Raises InvalidInput."""
     if name in EMBEDDED:
         return asset_folder(name)
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
-    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") != 1:
+    path = os.path.expanduser(name)
+    if name and os.path.isdir(path):
+        return Path(path)
+    if os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
         hint = f"give a checkpoint folder, a hub id like Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice, or {', '.join(EMBEDDED)}"
         raise InvalidInput(Problem("model", "a checkpoint folder", repr(name), hint))
     return _from_hub(name)
 
 
 def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
     try:
+        from huggingface_hub import snapshot_download
+
         return Path(snapshot_download(name))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        got = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    except Exception as error:  # each release of the library lets another network library's errors through
+        got = f"{type(error).__name__}: {error}".splitlines()[0]
         hint = "check the id and the network, or give the path of a downloaded folder"
-        raise InvalidInput(Problem(f"model {name!r}", "a folder, or a hub id that can be downloaded", got, hint)) from error
+        raise InvalidInput(
+            Problem(f"model {name!r}", "a folder, or a hub id that can be downloaded", got, hint)
+        ) from error
 
 
 def checkpoint_hashes(folder: Path) -> dict[str, str]:
     """sha256 of every file that shapes the output (configs, tokenizer, weights), by path inside the folder."""
     names = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in {".json", ".txt", ".safetensors"})
-    return {str(path.relative_to(folder)): _sha256(path) for path in names}
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in names}
 
 
 def _sha256(path: Path) -> str:

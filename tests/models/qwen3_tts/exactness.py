@@ -175,7 +175,9 @@ def check_predictor() -> Iterator[Check]:
             return codes[:, book]
 
         talker.code_predictor(stored["hidden"], talker.embed_codec(codes[:, 0]), forced)
-        yield Check("code predictor logits", f"{name}, teacher-forced", row_error(torch.stack(seen, 1), stored["logits"]))
+        yield Check(
+            "code predictor logits", f"{name}, teacher-forced", row_error(torch.stack(seen, 1), stored["logits"])
+        )
         greedy = talker.code_predictor(
             stored["hidden"], talker.embed_codec(codes[:, 0]), lambda _, logits: logits.argmax(-1)
         )
@@ -253,8 +255,12 @@ def check_codec() -> Iterator[Check]:
     stored, encoder = golden("codec-encode"), toy("toy-base").codec.encoder
     for key in (k for k in stored if k.endswith("pcm16")):
         name, wav = key.removesuffix(".pcm16"), waveform(stored[key])
-        yield Check("codec encode, latents", f"{name} samples", row_error(encoder.features(wav), stored[f"{name}.latents"]))
-        yield Check("codec encode, codes", f"{name} samples", code_error(encoder.encode(wav), stored[f"{name}.codes"].long()))
+        yield Check(
+            "codec encode, latents", f"{name} samples", row_error(encoder.features(wav), stored[f"{name}.latents"])
+        )
+        yield Check(
+            "codec encode, codes", f"{name} samples", code_error(encoder.encode(wav), stored[f"{name}.codes"].long())
+        )
 
 
 @torch.inference_mode()
@@ -265,7 +271,11 @@ def check_speaker() -> Iterator[Check]:
     for key in (k for k in stored if k.endswith("pcm16")):
         name, wav = key.removesuffix(".pcm16"), waveform(stored[key])
         yield Check("speaker mel", f"{name} samples", row_error(log_mel(wav), stored[f"{name}.mel"]))
-        yield Check("speaker embedding", f"{name} samples", row_error(encoder.embed(wav)[None], stored[f"{name}.embedding"][None]))
+        yield Check(
+            "speaker embedding",
+            f"{name} samples",
+            row_error(encoder.embed(wav)[None], stored[f"{name}.embedding"][None]),
+        )
 
 
 GROUPS = (

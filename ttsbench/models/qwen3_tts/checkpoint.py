@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from ttsbench.core import InvalidInput, Problem
 from ttsbench.models.qwen3_tts.codec import Codec
 from ttsbench.models.qwen3_tts.codec_config import CodecConfig
 from ttsbench.models.qwen3_tts.config import GenerationDefaults, ModelType, Qwen3TTSConfig, read_json
@@ -55,6 +57,9 @@ class Checkpoint:
         speaker_encoder = SpeakerEncoderConfig.from_json(data, str(folder / "config.json")) if is_base else None
         codec_folder = folder / CODEC_FOLDER
         codec_config = CodecConfig.from_json(codec_folder / "config.json")
+        problems = list(_disagreements(config, codec_config, speaker_encoder, folder))
+        if problems:
+            raise InvalidInput(problems)
         tokenizer = TextTokenizer.from_folder(folder)
         with torch.device("meta"):
             model, codec = Qwen3TTS(config, speaker_encoder), Codec(codec_config)
@@ -64,3 +69,15 @@ class Checkpoint:
         codec.to(codec_dtype or dtype)
         defaults = GenerationDefaults.from_folder(folder, config.model_type)
         return cls(folder, config, defaults, tokenizer, model.eval(), codec.eval())
+
+
+def _disagreements(
+    config: Qwen3TTSConfig, codec: CodecConfig, speaker_encoder: SpeakerEncoderConfig | None, folder: Path
+) -> Iterator[Problem]:
+    """Sizes that two parts of a checkpoint share and give differently."""
+    if codec.decoder.num_codebooks != config.num_codebooks:
+        expected = f"{config.num_codebooks} codebooks as in config.json"
+        yield Problem(str(folder / CODEC_FOLDER / "config.json"), expected, str(codec.decoder.num_codebooks))
+    if speaker_encoder is not None and speaker_encoder.enc_dim != config.talker.hidden_size:
+        where = f"{folder / 'config.json'}: speaker_encoder_config: enc_dim"
+        yield Problem(where, f"the talker's width {config.talker.hidden_size}", str(speaker_encoder.enc_dim))

@@ -1,9 +1,9 @@
 """The code predictor: a frame's first code and the talker's hidden state in, codes 1..Q-1 out.
 
-For every frame it starts from nothing: positions 0 and 1 are the talker's hidden state and the embedding of code 0, position
-j is the embedding of code j - 1, and head j - 1 at the newest position gives code j. Code 0 is embedded by the talker's
-table, code j >= 1 by table j - 1 here; all tables have the talker's width and pass through one projection (the identity
-where both widths agree).
+For every frame it starts from nothing: positions 0 and 1 are the talker's hidden state and the embedding of code 0,
+position j is the embedding of code j - 1, and head j - 1 at the newest position gives code j. Code 0 is embedded by the
+talker's table, code j >= 1 by table j - 1 here; all tables have the talker's width and pass through one projection (the
+identity where both widths agree).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Conditioning:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Talker input of one request: `rows` [P, D] to prefill, then text rows for frames 0.. (`trailing` [T, D], then `pad` [D]).
+    """Talker input of one request: `rows` [P, D] to prefill, then `trailing` [T, D] text rows, one per frame, then `pad` [D].
 
     `context_codes` [R, Q] are reference frames the codec hears before the first generated frame, or None.
     """
@@ -64,7 +64,7 @@ class PromptBuilder:
         return self._codec([self.config.speakers[key]])[0]
 
     def build(self, text: str, language: str, layout: TextLayout, voice: Conditioning) -> Prompt:
-        """Rows for `text` in an effective `language` name ("auto" for none). Raises RowError for text without tokens."""
+        """Rows for `text` in an effective `language` ("auto" for none). Raises RowError for text without tokens."""
         ids = self._spoken_ids(text, "text")
         header, bos = self._header(language, voice.speaker)
         if voice.reference_codes is None:
@@ -76,13 +76,17 @@ class PromptBuilder:
         return Prompt(torch.cat(rows), trailing, self._text([self.config.text.tts_pad])[0], voice.reference_codes)
 
     def _header(self, language: str, speaker: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Role and tag rows [8 or so, D], and the codec bos row [1, D] that is held back for the tail."""
+        """Role and tag rows [7 to 9, D], and the codec bos row [1, D] that is held back for the tail."""
         control, text = self.config.control, self.config.text
         if language == "auto":
             tags = [control.nothink, control.think_bos, control.think_eos]
         else:
             tags = [control.think, control.think_bos, self.config.languages[language], control.think_eos]
-        strip = [self._codec(tags), *([] if speaker is None else [speaker[None]]), self._codec([control.pad, control.bos])]
+        strip = [
+            self._codec(tags),
+            *([] if speaker is None else [speaker[None]]),
+            self._codec([control.pad, control.bos]),
+        ]
         codec = torch.cat(strip)
         role = self._text([text.im_start, self.tokenizer.assistant, self.tokenizer.newline])
         tag_text = self._text([text.tts_pad] * (len(codec) - 2) + [text.tts_bos])

@@ -1,12 +1,12 @@
 """From logits to codes, in the published order.
 
-Codebook 0: repetition penalty over the set of codes drawn so far (each once, whatever its count; prompts do not count), no
-end of speech before `min_frames` frames, control ids suppressed; then, unless greedy, temperature, top-k with ties kept,
-top-p, softmax, draw. Codebooks 1..Q-1 know only the last part. Parameters are one value per row, so requests with different
-settings share a batch, and top-k is a number at run time.
+Codebook 0: repetition penalty over the set of codes drawn so far (each once, whatever its count; prompts do not count),
+no end of speech before `min_frames` frames, control ids suppressed; then, unless greedy, temperature, top-k with ties
+kept, top-p, softmax, draw. Codebooks 1..Q-1 know only the last part. Parameters are one value per row, so requests with
+different settings share a batch, and top-k is a number at run time.
 
-A draw takes one uniform per row and walks the cumulative distribution in code order: a small change of the logits moves its
-boundaries a little and never swaps two codes' intervals, which keeps a seeded row's codes stable under rounding.
+A draw takes one uniform per row and walks the cumulative distribution in code order: a small change of the logits moves
+its boundaries a little and never swaps two codes' intervals, which keeps a seeded row's codes stable under rounding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RowDraws:
 
 
 def penalise_repeats(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:
-    """Divide positive and multiply negative logits [B, V] of `seen` [B, V] codes by `penalty` [B] (CTRL, Keskar 2019)."""
+    """Divide positive, multiply negative logits [B, V] of `seen` [B, V] codes by `penalty` [B] (CTRL, Keskar 2019)."""
     penalty = penalty[:, None]
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
@@ -62,7 +62,7 @@ def forbid(logits: Tensor, forbidden: Tensor) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
-    """Keep each row's logits that reach its k-th largest (ties survive); `top_k` [B], 0 keeps all, `largest` = max(top_k)."""
+    """Keep logits that reach their row's k-th largest (ties survive): `top_k` [B], 0 keeps all; `largest` = max(top_k)."""
     largest = min(largest, logits.shape[-1])
     if largest == 0:
         return logits
@@ -92,7 +92,10 @@ def distribution(logits: Tensor, draws: RowDraws) -> Tensor:
 
 
 def draw_codes(logits: Tensor, draws: RowDraws, uniforms: Tensor) -> Tensor:
-    """One code per row [B] from float32 `logits` [B, V] and `uniforms` [B] in (0, 1); greedy rows take the largest logit."""
+    """One code per row [B] from float32 `logits` [B, V]; greedy rows take the largest logit.
+
+    `uniforms` [B] are float32 in the open interval (0, 1): the largest, 1 - 2**-24, still lies below the whole sum.
+    """
     greedy = logits.argmax(dim=-1)
     if not draws.any_sample:
         return greedy

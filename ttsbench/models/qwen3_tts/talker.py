@@ -1,8 +1,8 @@
 """The talker: text and voice in, the first code of each codec frame out.
 
-One row of the talker's input is a projected text token T(id), a codec embedding C(id), their sum, or T + a speaker vector;
-`prompt.py` arranges them. After the prompt, frame k feeds back the sum of its Q code embeddings plus one text row. The
-output after the final norm goes to `codec_head` (first code of the next frame) and to the code predictor.
+One row of the talker's input is a projected text token T(id), a codec embedding C(id), their sum, or T + a speaker
+vector; `prompt.py` arranges them. After the prompt, frame k feeds back the sum of its Q code embeddings plus one text
+row. The output after the final norm goes to `codec_head` (first code of the next frame) and to the code predictor.
 """
 
 from __future__ import annotations

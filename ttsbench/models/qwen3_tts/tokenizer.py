@@ -12,14 +12,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ttsbench.core import InvalidInput, Problem
-from ttsbench.models.qwen3_tts.config import read_json
+from ttsbench.core import InvalidInput, Problem, RowError
+from ttsbench.models.qwen3_tts.config import Fields, read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPLITS = {
-    "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen2": (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    ),
     "mistral": (
         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
         r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -47,18 +50,27 @@ class TextTokenizer:
         vocab, merges, packed = folder / "vocab.json", folder / "merges.txt", folder / "tokenizer.json"
         named = _named_tokens(folder)
         if vocab.exists() and merges.exists():
-            return cls(_bpe(read_json(vocab), _merge_pairs(merges.read_text(encoding="utf-8")), split), named, split)
+            pairs = _merge_pairs(merges.read_text(encoding="utf-8"))
+            return cls(_bpe(read_json(vocab), pairs, split, folder), named, split)
         if packed.exists():
-            data = read_json(packed)
-            named |= {token["content"]: token["id"] for token in data.get("added_tokens", [])}
-            model = data["model"]
-            pairs = [tuple(m.split(" ", 1)) if isinstance(m, str) else tuple(m) for m in model["merges"]]
-            return cls(_bpe(model["vocab"], pairs, split), named, split)
+            fields = Fields(read_json(packed), str(packed))
+            model = fields.section("model")
+            table, listed = model.get("vocab", dict), model.get("merges", list)
+            named |= {token["content"]: token["id"] for token in fields.default("added_tokens", [])}
+            fields.raise_problems()
+            pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in listed]
+            return cls(_bpe(table, pairs, split, folder), named, split)
         raise InvalidInput(Problem(str(folder), "vocab.json and merges.txt, or tokenizer.json", "neither"))
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of `text` as it stands; nothing in it is taken as a control token."""
-        return list(self._bpe.encode(text, add_special_tokens=False).ids)
+        """Token ids of `text` as it stands; nothing in it is taken as a control token.
+
+        Raises RowError `invalid_text` for text that is no Unicode (half of a surrogate pair).
+        """
+        try:
+            return list(self._bpe.encode(text, add_special_tokens=False).ids)
+        except TypeError as error:
+            raise RowError("invalid_text", f"{text!r} is no Unicode text: half of a surrogate pair") from error
 
     def _single(self, piece: str) -> int:
         """The id of a piece the templates need as one token."""
@@ -68,10 +80,17 @@ class TextTokenizer:
         return ids[0]
 
 
-def _bpe(vocab: dict[str, int], merges: list[Any], split: str) -> Tokenizer:
+def _bpe(vocab: dict[str, int], merges: list[Any], split: str, folder: Path) -> Tokenizer:
     from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
-    bpe = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    lacking = set(pre_tokenizers.ByteLevel.alphabet()) - vocab.keys()
+    if lacking:
+        got = f"{len(lacking)} of them are missing: text with these bytes would lose them"
+        raise InvalidInput(Problem(f"{folder}: tokenizer", "all 256 byte tokens in the vocabulary", got))
+    try:
+        bpe = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    except Exception as error:  # the library raises bare Exceptions for merges that do not fit the vocabulary
+        raise InvalidInput(Problem(f"{folder}: tokenizer", "a vocabulary and merges that fit", str(error))) from error
     bpe.normalizer = normalizers.NFC()
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -82,9 +101,12 @@ def _bpe(vocab: dict[str, int], merges: list[Any], split: str) -> Tokenizer:
     return bpe
 
 
-def _merge_pairs(text: str) -> list[tuple[str, str]]:
-    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#version")]
-    return [(first, second) for first, second in (line.split(" ", 1) for line in lines)]
+def _merge_pairs(text: str) -> list[Any]:
+    """Pairs of a `merges.txt`, whose first line may name its version."""
+    lines = text.split("\n")
+    if lines[0].startswith("#version"):
+        del lines[0]
+    return [tuple(line.split(" ")) for line in lines if line.strip()]
 
 
 def _named_tokens(folder: Path) -> dict[str, int]:

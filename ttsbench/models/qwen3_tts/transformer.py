@@ -1,9 +1,9 @@
 """The pre-norm decoder layer that talker and code predictor share.
 
-Layers work on rows of any leading shape and never own a KV cache: each calls an `Attend` with its rotated queries, keys and
-values, and whoever runs the stack decides where keys and values live. Grouped-query attention, RMSNorm on every query and
-key head, rotate-half RoPE, SwiGLU, no biases. The published interleaved M-RoPE has three equal axes here, which makes it
-this plain RoPE.
+Layers work on rows of any leading shape and never own a KV cache: each calls an `Attend` with its rotated queries, keys
+and values, and whoever runs the stack decides where keys and values live. Grouped-query attention, RMSNorm on every
+query and key head, rotate-half RoPE, SwiGLU, no biases. The published interleaved M-RoPE has three equal axes here,
+which makes it this plain RoPE.
 
 Shapes: ... leading, D width, H query heads, K key-value heads, E head width.
 """
@@ -26,7 +26,10 @@ class Attend(Protocol):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) in float32, back to the input's dtype, then times the weight: the published order of casts."""
+    """x / rms(x) in float32, back to the input's dtype, then times the weight: the published order of casts.
+
+    Float64 stays float64, which is what tests of exactness run in.
+    """
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -34,11 +37,12 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), x.shape[-1:], eps=self.eps).to(x.dtype) * self.weight
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        return F.rms_norm(wide, x.shape[-1:], eps=self.eps).to(x.dtype) * self.weight
 
 
 def rotary_angles(positions: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """cos and sin [..., 1, head_dim] of absolute `positions` [...]; angles in float32, pairs are (i, i + head_dim / 2)."""
+    """cos and sin [..., 1, head_dim] of `positions` [...]; angles in float32, pairs are (i, i + head_dim / 2)."""
     exponents = torch.arange(0, head_dim, 2, device=positions.device, dtype=torch.float32) / head_dim
     angles = positions[..., None].float() * theta**-exponents
     angles = torch.cat((angles, angles), dim=-1).unsqueeze(-2)

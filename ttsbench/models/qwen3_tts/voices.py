@@ -1,7 +1,7 @@
 """Which voices, languages and instructions a checkpoint serves: pure lookups over its config, no tensors.
 
-A checkpoint serves its own task only. Names are matched without regard to case or surrounding spaces; an unknown name is an
-error that lists the known ones, never a fallback voice or language.
+A checkpoint serves its own task only. Names are matched without regard to case or surrounding spaces; an unknown name
+is an error that lists the known ones, never a fallback voice or language.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Strict loading: a checkpoint fits its model name by name and shape by shape, or one error lists all that does not.
 
-Our modules carry the published tensor names, so there is no name map to get wrong. F32, BF16 and F16 files load into any
-floating dtype; one file or shards with an index.
+Our modules carry the published tensor names, so there is no name map to get wrong. F32, BF16 and F16 files load into
+any floating dtype; one file or shards with an index.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ttsbench.core import InvalidInput, Problem
-from ttsbench.models.qwen3_tts.config import read_json
+from ttsbench.models.qwen3_tts.config import Fields, read_json
 
 SINGLE_FILE = "model.safetensors"
 SHARD_INDEX = "model.safetensors.index.json"
+LOADABLE_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 MAX_LISTED = 40
 """Faults of one kind spelled out in the error; the rest are counted."""
 
@@ -26,7 +27,10 @@ def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a folder: one, or the shards its index names. Raises InvalidInput."""
     index, single = folder / SHARD_INDEX, folder / SINGLE_FILE
     if index.exists():
-        files = sorted({folder / name for name in read_json(index)["weight_map"].values()})
+        fields = Fields(read_json(index), str(index))
+        shards = fields.get("weight_map", dict).values()
+        fields.raise_problems()
+        files = sorted({folder / str(name) for name in shards})
     else:
         files = [single]
     missing = [Problem(str(f), "a safetensors file", "no file") for f in files if not f.exists()]
@@ -36,11 +40,15 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every (name, tensor) of a folder's weight files."""
+    """Every (name, tensor) of a folder's weight files. Raises InvalidInput for a file cut short or of another format."""
     for path in weight_files(folder):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118  (safe_open is no mapping)
-                yield name, file.get_tensor(name)
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.keys():  # noqa: SIM118  (safe_open is no mapping)
+                    yield name, file.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            got = f"{path.stat().st_size} bytes: {error}"
+            raise InvalidInput(Problem(str(path), "a whole safetensors file", got, "download it again")) from error
 
 
 def load_weights(module: nn.Module, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
@@ -54,7 +62,7 @@ def load_weights(module: nn.Module, folder: Path, device: torch.device, dtype: t
     if problems:
         raise InvalidInput(problems)
     for name, tensor in tensors.items():
-        wanted = dtype if expected[name].is_floating_point() else expected[name].dtype
+        wanted = dtype if expected[name].is_floating_point() else tensor.dtype
         tensors[name] = tensor.to(device=device, dtype=wanted)
     module.load_state_dict(tensors, strict=True, assign=True)
     module.requires_grad_(False)
@@ -62,19 +70,22 @@ def load_weights(module: nn.Module, folder: Path, device: torch.device, dtype: t
 
 def fit_problems(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], where: str) -> list[Problem]:
     """One problem per kind of misfit, each listing its tensors."""
-    missing = sorted(expected.keys() - found.keys())
-    unexpected = sorted(found.keys() - expected.keys())
-    shapes = [
-        f"{name} {list(found[name].shape)} for {list(expected[name].shape)}"
-        for name in sorted(expected.keys() & found.keys())
-        if found[name].shape != expected[name].shape
-    ]
+    pairs = [(name, found[name], expected[name]) for name in sorted(expected.keys() & found.keys())]
+    shapes = [f"{n} {[*f.shape]} for {[*e.shape]}" for n, f, e in pairs if f.shape != e.shape]
+    kinds = [f"{n} {f.dtype} for {e.dtype}" for n, f, e in pairs if _kind(f) != _kind(e)]
+    misfits = (
+        ("all tensors of the model", "missing", sorted(expected.keys() - found.keys())),
+        ("no other tensors", "unexpected", sorted(found.keys() - expected.keys())),
+        ("the config's shapes", "mis-shaped", shapes),
+        ("the model's kind of number", "mistyped", kinds),
+    )
     hint = "config.json and the weights must come from the same checkpoint"
-    kinds = (("all tensors of the model", "missing", missing), ("no other tensors", "unexpected", unexpected))
-    problems = [Problem(where, want, f"{len(n)} {word}: {_listed(n)}", hint) for want, word, n in kinds if n]
-    if shapes:
-        problems.append(Problem(where, "the config's shapes", f"{len(shapes)} mis-shaped: {_listed(shapes)}", hint))
-    return problems
+    return [Problem(where, want, f"{len(n)} {word}: {_listed(n)}", hint) for want, word, n in misfits if n]
+
+
+def _kind(tensor: Tensor) -> torch.dtype:
+    """F32, BF16 and F16 stand for each other; any other dtype, quantised integers above all, for itself alone."""
+    return torch.float32 if tensor.dtype in LOADABLE_FLOATS else tensor.dtype
 
 
 def _listed(names: list[str]) -> str:

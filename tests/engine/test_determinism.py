@@ -1,0 +1,144 @@
+"""The levels of docs/determinism.md: what a seed fixes at each, and what it does not.
+
+`seeded`: noise belongs to the request; equal bytes in the same batch layout; across layouts only float rounding differs.
+`batch_invariant`: codes and PCM byte-equal whatever else runs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine.toys import Heard, ToyEngine, request, requests
+from ttsbench.core import AudioChunk, SpeechRequest
+from ttsbench.engine.sampler import FrameSampler
+
+ASKED = requests(8)
+Noise = dict[tuple[int, int], torch.Tensor]
+
+
+@pytest.fixture
+def noise(monkeypatch: pytest.MonkeyPatch) -> Noise:
+    """Every uniform the engine draws, by (seed, frame)."""
+    drawn: Noise = {}
+    inner = FrameSampler.first
+
+    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
+        keys = zip(self.state.seed[self.slots].tolist(), self.state.frame[self.slots].tolist(), strict=True)
+        for key, uniforms in zip(keys, self.uniforms, strict=True):
+            drawn[key] = uniforms
+        return inner(self, logits)
+
+    monkeypatch.setattr(FrameSampler, "first", first)
+    return drawn
+
+
+def cancelling(engine: ToyEngine, name: str, at: int) -> Callable[[AudioChunk], None]:
+    def on_chunk(chunk: AudioChunk) -> None:
+        if chunk.request_id == name and chunk.index == at:
+            engine.cancel(name)
+
+    return on_chunk
+
+
+def run(asked: list[SpeechRequest], cancel: str = "", **options: object) -> dict[str, Heard]:
+    engine = ToyEngine(**options)
+    return engine.speak(asked, cancelling(engine, cancel, 2) if cancel else None)
+
+
+def shuffled(seed: int) -> list[SpeechRequest]:
+    order = list(ASKED)
+    random.Random(seed).shuffle(order)
+    return order
+
+
+LAYOUTS: list[dict[str, object]] = [
+    {"asked": ASKED, "max_num_seqs": 1},
+    {"asked": ASKED, "max_num_seqs": 8},
+    {"asked": shuffled(1), "max_num_seqs": 8},
+    {"asked": shuffled(2), "max_num_seqs": 3, "max_num_batched_tokens": 80, "block_size": 5},
+    {
+        "asked": [*ASKED, request("doomed", "A neighbour that leaves early.", max_frames=40)],
+        "max_num_seqs": 8,
+        "cancel": "doomed",
+    },
+]
+"""Concurrency 1 and 8, two more admission orders, another budget and page size, a neighbour cancelled midway."""
+
+
+@pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
+def test_batch_invariant_is_byte_equal(layout: int) -> None:
+    """Red if rows share a forward pass (`_schedule` returning the plan whole), or prompts are cut by the budget."""
+    first = run(**LAYOUTS[0], batch_invariant=True)  # type: ignore[arg-type]
+    other = run(**LAYOUTS[layout], batch_invariant=True)  # type: ignore[arg-type]
+    for one in ASKED:
+        assert np.array_equal(np.stack(first[one.id].codes), np.stack(other[one.id].codes))
+        assert first[one.id].pcm.tobytes() == other[one.id].pcm.tobytes()
+        assert first[one.id].reason == other[one.id].reason
+
+
+def test_seeded_repeats_itself_in_the_same_layout() -> None:
+    first, again = run(ASKED), run(ASKED)
+    for one in ASKED:
+        assert first[one.id].pcm.tobytes() == again[one.id].pcm.tobytes()
+
+
+@pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
+def test_seeded_noise_is_the_requests_own(layout: int, noise: Noise) -> None:
+    """The very same numbers for (seed, frame, codebook), whoever else runs: red with any generator that keeps state."""
+    run(**LAYOUTS[0])  # type: ignore[arg-type]
+    before = dict(noise)
+    noise.clear()
+    run(**LAYOUTS[layout])  # type: ignore[arg-type]
+    shared = [key for key in before if key in noise]
+    assert {seed for seed, _ in shared} == {one.seed for one in ASKED}
+    assert all(torch.equal(before[key], noise[key]) for key in shared)
+
+
+@pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
+def test_seeded_differs_by_rounding_only(layout: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With codes forced to be a function of the noise alone, logits and PCM agree across layouts to 1e-4 of full scale:
+    float32 GEMMs of other shapes add in another order. Red if a neighbour's row or a former owner's state leaks in."""
+    seen: dict[tuple[int, int], torch.Tensor] = {}
+
+    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
+        keys = zip(self.state.seed[self.slots].tolist(), self.state.frame[self.slots].tolist(), strict=True)
+        seen.update(zip(keys, logits, strict=True))
+        return (self.uniforms[:, 0] * 64).long()
+
+    monkeypatch.setattr(FrameSampler, "first", first)
+    monkeypatch.setattr(FrameSampler, "rest", lambda self, book, _: (self.uniforms[:, book] * 64).long())
+    heard = run(**LAYOUTS[0])  # type: ignore[arg-type]
+    logits = dict(seen)
+    seen.clear()
+    other = run(**LAYOUTS[layout])  # type: ignore[arg-type]
+    for one in ASKED:
+        assert heard[one.id].frames == other[one.id].frames == one.max_frames
+        assert np.abs(heard[one.id].pcm - other[one.id].pcm).max() < 1e-4
+        for frame in range(one.max_frames):
+            key = (one.seed, frame)
+            assert float((logits[key] - seen[key]).abs().max()) < 1e-4 * float(logits[key].abs().max())
+
+
+def test_a_seed_is_a_seed() -> None:
+    """Same seed same codes, another seed other codes, and 0 is as good as any."""
+    texts = {name: request(name, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))}
+    heard = run(list(texts.values()), batch_invariant=True)
+    assert heard["a"].pcm.tobytes() == heard["b"].pcm.tobytes()
+    assert not np.array_equal(np.stack(heard["a"].codes), np.stack(heard["c"].codes))
+
+
+def test_sampling_settings_are_the_requests_own() -> None:
+    """A greedy and a sampled request side by side: each as if alone, at batch_invariant bytes and all."""
+    greedy = replace(
+        request("g"),
+        sampling=replace(request("g").sampling, talker=replace(request("g").sampling.talker, do_sample=False)),
+    )
+    together = run([greedy, request("s")], batch_invariant=True)
+    for one in (greedy, request("s")):
+        assert together[one.id].pcm.tobytes() == run([one], batch_invariant=True)[one.id].pcm.tobytes()

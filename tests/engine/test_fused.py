@@ -1,0 +1,296 @@
+"""The fused engine against the plain way to run the model, and the invariants of its stream (docs/design.md, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine.toys import GREEDY, TEXTS, TOY, Heard, ToyEngine, request, requests, toy_prompt, whole_decode
+from tests.models.qwen3_tts.exactness import GreedyTalker, build_prompt, cases, golden, toy
+from ttsbench.core import AudioChunk, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
+from ttsbench.models.qwen3_tts.prompt import Prompt
+
+HOP = 1920
+EOS = toy(TOY).config.control.eos
+
+
+@pytest.fixture
+def end_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, int]], None]:
+    """Make the model draw end of speech at frame `ends[seed]` of the request with that seed, and never elsewhere."""
+
+    def install(ends: dict[int, int]) -> None:
+        from ttsbench.engine.sampler import FrameSampler
+
+        inner = FrameSampler.first
+
+        def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
+            logits = logits.clone()
+            logits[:, EOS] = -1e9
+            for row, (seed, frame) in enumerate(
+                zip(self.state.seed[self.slots], self.state.frame[self.slots], strict=True)
+            ):
+                if ends.get(int(seed)) == int(frame):
+                    logits[row, EOS] = 1e9
+            return inner(self, logits)
+
+        monkeypatch.setattr(FrameSampler, "first", first)
+
+    return install
+
+
+def assert_sound(heard: Heard, sample_rate_hz: int = 24000) -> None:
+    """Frames 0..N once each and in order; one final chunk, the last; N x hop samples."""
+    position = 0
+    for index, chunk in enumerate(heard.chunks):
+        assert chunk.index == index
+        assert chunk.frames[0] == position
+        position = chunk.frames[1]
+        assert len(chunk.pcm) == (chunk.frames[1] - chunk.frames[0]) * HOP
+        assert chunk.sample_rate_hz == sample_rate_hz
+        assert chunk.final == (index == len(heard.chunks) - 1)
+    times = [chunk.emitted_at_ns for chunk in heard.chunks]
+    assert times == sorted(times)
+
+
+def test_a_batch_gives_the_codes_and_pcm_of_each_request_run_plainly() -> None:
+    """Seven greedy requests over four slots, prompts cut into pieces by a small budget.
+
+    Red if a packed row reads its neighbour's pages, if text rows are off by one frame, if the last prompt row of a chunk is
+    not the one sampled from, if the repetition set outlives its slot, or if the codec keeps a former stream's tails.
+    """
+    asked = [replace(r, sampling=GREEDY) for r in requests(7)]
+    heard = ToyEngine(max_num_batched_tokens=11).speak(asked)
+    for one in asked:
+        plain = GreedyTalker(toy(TOY), toy_prompt(one), GREEDY.repetition_penalty)
+        with torch.inference_mode():
+            expected = plain.utterance(one.max_frames)
+        codes = np.stack(heard[one.id].codes)
+        assert np.array_equal(codes, expected.numpy())
+        assert np.abs(heard[one.id].pcm - whole_decode(heard[one.id].codes).numpy()).max() < 1e-4
+        assert_sound(heard[one.id])
+
+
+@pytest.mark.parametrize(
+    "name", ["custom_voice.streaming.serena.english.plain", "base.streaming.icl_text_longer.english"]
+)
+def test_audio_equals_the_official_packages_end_to_end(name: str) -> None:
+    """Text to PCM, reference speech in the codec's past included: 1e-4 of full scale, every seventh sample of the golden.
+
+    Red if the reference frames are decoded and kept, not decoded at all, or cut a frame early.
+    """
+    case = next(c for c in cases() if c["name"] == name)
+    frames = len(golden("prompts")[f"{name}.codes"])
+    with torch.inference_mode():
+        prompt = build_prompt(case)
+    engine = ToyEngine(lambda _: prompt, checkpoint=case["toy"])
+    sampling = replace(GREEDY, repetition_penalty=1.05)
+    heard = engine.speak([request("a", sampling=sampling, max_frames=frames)])["a"]
+    official = golden("prompts")[f"{name}.audio_every_7"].numpy()
+    assert np.array_equal(np.stack(heard.codes), golden("prompts")[f"{name}.codes"].numpy())
+    assert np.abs(heard.pcm[::7] - official).max() < 1e-4
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_a_finish_by_length_has_exactly_its_frames(limit: int, end_after: Callable[[dict[int, int]], None]) -> None:
+    """The frame made by the prefill step counts too. Red with `frames + 2 == limit` in `_emit`, or a stop test before it."""
+    end_after({})
+    heard = ToyEngine().speak([request("a", max_frames=limit), request("b", TEXTS[1], max_frames=limit + 1)])
+    for name, frames in (("a", limit), ("b", limit + 1)):
+        assert (heard[name].frames, heard[name].reason) == (frames, FinishReason.LENGTH)
+        assert len(heard[name].pcm) == frames * HOP
+        assert len(heard[name].chunks[-1].pcm) == HOP
+        assert_sound(heard[name])
+
+
+def test_the_model_length_is_a_limit_too(end_after: Callable[[dict[int, int]], None]) -> None:
+    """Prompt and frames fill `max_model_len` exactly; red if the limit forgets the prompt."""
+    end_after({})
+    rows = len(toy_prompt(request("a")).rows)
+    engine = ToyEngine(max_model_len=rows + 5, block_size=1)
+    heard = engine.speak([request("a", max_frames=100)])["a"]
+    assert (heard.frames, heard.reason) == (5, FinishReason.LENGTH)
+    engine.assert_empty()
+
+
+def test_a_prompt_that_leaves_no_room_fails_alone() -> None:
+    long = request("a", TEXTS[3], text_layout=TextLayout.NON_STREAMING)
+    rows = len(toy_prompt(long).rows)
+    heard = ToyEngine(max_model_len=rows, block_size=1).speak([long, request("b")])
+    finish = heard["a"].chunks[-1].finish
+    assert finish is not None
+    assert (heard["a"].reason, finish.code) == (FinishReason.FAILED, "prompt_too_long")
+    assert heard["b"].frames > 0
+
+
+def test_end_of_speech_emits_no_frame(end_after: Callable[[dict[int, int]], None]) -> None:
+    """EOS drawn at frame k leaves k frames. Red if the row that drew EOS is decoded and emitted."""
+    end_after({1: 2, 2: 5})
+    heard = ToyEngine().speak([request("a", seed=1), request("b", TEXTS[1], seed=2)])
+    assert [(heard[n].frames, heard[n].reason) for n in "ab"] == [(2, FinishReason.STOP), (5, FinishReason.STOP)]
+    for one in heard.values():
+        assert_sound(one)
+        assert len(one.chunks[-1].pcm) == 0
+
+
+def test_no_end_before_min_frames(end_after: Callable[[dict[int, int]], None]) -> None:
+    """Two frames at least, as published, even when the model draws EOS at once; 0 is a value and allows none."""
+    end_after({1: 0, 2: 0})
+    none = SamplingParams(min_frames=0)
+    heard = ToyEngine().speak([request("a", seed=1, max_frames=4), request("b", seed=2, sampling=none)])
+    assert heard["a"].frames >= 2
+    assert (heard["b"].frames, heard["b"].reason) == (0, FinishReason.STOP)
+    assert_sound(heard["b"])
+    assert len(heard["b"].chunks) == 1
+
+
+@pytest.mark.parametrize(("chunk_frames", "at_once"), [(1, False), (3, False), (3, True), (None, False), (None, True)])
+def test_chunk_size_decides_when_and_never_what(chunk_frames: int | None, at_once: bool) -> None:
+    """Byte-equal PCM under every policy. Red if the emitted span follows the chunk size instead of what is held."""
+    asked = requests(5)
+    plain = ToyEngine().speak(asked)
+    heard = ToyEngine(chunk_frames=chunk_frames, first_frame_at_once=at_once).speak(asked)
+    for one in asked:
+        assert_sound(heard[one.id])
+        assert np.array_equal(heard[one.id].pcm, plain[one.id].pcm)
+        sizes = [c.frames[1] - c.frames[0] for c in heard[one.id].chunks]
+        assert sizes[0] == (1 if at_once else min(chunk_frames or 999, heard[one.id].frames))
+        assert all(size == chunk_frames for size in sizes[1:-1])
+
+
+def test_requests_join_and_leave_and_nothing_is_left() -> None:
+    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards."""
+    engine, asked = ToyEngine(max_num_seqs=3), requests(13)
+    later = asked[5:]
+
+    def submit_more(chunk: AudioChunk) -> None:
+        if later and chunk.index == 1:
+            engine.submit(later.pop(0))
+
+    heard = engine.speak(asked[:5], submit_more)
+    while later:
+        heard = engine.speak([later.pop(0)])
+    assert sorted(heard) == sorted(r.id for r in asked)
+    for one in heard.values():
+        assert_sound(one)
+    engine.assert_empty()
+
+
+def test_kv_blocks_are_waited_for() -> None:
+    """With blocks for one request at a time all still finish, one after the other."""
+    engine = ToyEngine(max_model_len=64, num_kv_blocks=8)
+    heard = engine.speak(requests(4))
+    assert len(heard) == 4
+    engine.assert_empty()
+
+
+def test_an_id_in_use_is_refused_and_free_again_afterwards() -> None:
+    engine = ToyEngine()
+    engine.submit(request("a"))
+    with pytest.raises(ValueError, match="still in use"):
+        engine.submit(request("a"))
+    list(engine.chunks())
+    first = ToyEngine().speak([request("a", TEXTS[1])])["a"]
+    again = engine.speak([request("a", TEXTS[1])])["a"]
+    assert np.array_equal(again.pcm[-len(first.pcm) :], first.pcm)
+
+
+def test_a_failing_prompt_ends_its_request_alone() -> None:
+    """Red if the error reaches the caller, or the slot is taken before the prompt is made."""
+
+    def make(one: SpeechRequest) -> Prompt:
+        if one.id == "bad":
+            raise RowError("reference_unreadable", "no such clip")
+        return toy_prompt(one)
+
+    engine = ToyEngine(make)
+    heard = engine.speak([request("a"), request("bad"), request("c", TEXTS[1])])
+    alone = ToyEngine().speak([request("a"), request("c", TEXTS[1])])
+    finish = heard["bad"].chunks[0].finish
+    assert finish is not None
+    assert (finish.reason, finish.code, finish.detail) == (FinishReason.FAILED, "reference_unreadable", "no such clip")
+    assert len(heard["bad"].chunks) == 1
+    for name in "ac":
+        assert np.array_equal(heard[name].pcm, alone[name].pcm)
+    engine.assert_empty()
+
+
+def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() -> None:
+    """NaN in one prompt: that row fails by name, its neighbours are as if it were fine, and the next owner of its slot and
+    blocks is clean. Red without the finite check (a silent WAV), or if reset leaves a ring or a tail."""
+
+    def make(one: SpeechRequest) -> Prompt:
+        prompt = toy_prompt(one)
+        return replace(prompt, rows=prompt.rows * float("nan")) if one.id == "bad" else prompt
+
+    engine = ToyEngine(make, max_num_seqs=2, num_kv_blocks=64)
+    heard = engine.speak([request("a"), request("bad", TEXTS[1]), *requests(4)])
+    clean = ToyEngine(max_num_seqs=2, num_kv_blocks=64).speak([request("a"), request("fine", TEXTS[1]), *requests(4)])
+    finish = heard["bad"].chunks[-1].finish
+    assert finish is not None
+    assert (finish.reason, finish.code) == (FinishReason.FAILED, "non_finite")
+    for one in [request("a"), *requests(4)]:
+        assert np.abs(heard[one.id].pcm - clean[one.id].pcm).max() < 1e-4
+    engine.assert_empty()
+
+
+def test_a_code_outside_the_codebook_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vocabulary may be wider than the codebooks; such a code is no frame and never becomes another one's sound."""
+    from ttsbench.engine.sampler import FrameSampler
+
+    monkeypatch.setattr(FrameSampler, "first", lambda self, logits: torch.full_like(self.slots, 1500))
+    finish = ToyEngine().speak([request("a")])["a"].chunks[-1].finish
+    assert finish is not None
+    assert (finish.reason, finish.code) == (FinishReason.FAILED, "invalid_code")
+
+
+@pytest.mark.parametrize("when", ["waiting", "prefilling", "decoding", "last"])
+def test_cancelling_frees_everything_at_once_and_ends_once(when: str) -> None:
+    """Red if the final chunk is missing or doubled, or if anything is freed a step late."""
+    engine = ToyEngine(max_num_seqs=2, max_num_batched_tokens=6)
+    for one in [request("a", TEXTS[3], max_frames=40), request("b", TEXTS[1]), request("c")]:
+        engine.submit(one)
+    target = "c" if when == "waiting" else "a"
+    if when != "waiting":
+        engine.step()
+    if when in ("decoding", "last"):
+        while len(engine.heard.get("a", Heard()).codes) < 3:
+            engine.step()
+    free = engine.scheduler.slots.free
+    assert engine.cancel(target)
+    assert engine.scheduler.slots.free == free + (when != "waiting")
+    assert not engine.cancel(target)
+    heard = engine.speak([])
+    finals = [c for c in heard[target].chunks if c.final]
+    assert len(finals) == 1
+    assert heard[target].reason is FinishReason.CANCELLED
+    assert_sound(heard[target])
+    engine.assert_empty()
+
+
+def test_cancelling_what_has_ended_changes_nothing() -> None:
+    engine = ToyEngine()
+    heard = engine.speak([request("a", max_frames=2)])
+    assert not engine.cancel("a")
+    assert not engine.cancel("never heard of")
+    assert sum(c.final for c in heard["a"].chunks) == 1
+    assert not list(engine.chunks())
+
+
+def test_cancelling_from_inside_the_loop() -> None:
+    """A listener may cancel any request, its own too, while chunks are handed out."""
+    engine = ToyEngine(chunk_frames=2)
+
+    def stop(chunk: AudioChunk) -> None:
+        if chunk.request_id == "r1" and chunk.index == 0:
+            engine.cancel("r1")
+            engine.cancel("r2")
+
+    heard = engine.speak(requests(4, max_frames=12), stop)
+    assert {n: h.reason for n, h in heard.items() if h.reason is FinishReason.CANCELLED}.keys() == {"r1", "r2"}
+    for one in heard.values():
+        assert_sound(one)
+    engine.assert_empty()

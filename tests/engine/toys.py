@@ -1,0 +1,123 @@
+"""A real engine around a toy checkpoint, and what it said, per request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tests.models.qwen3_tts.exactness import toy
+from ttsbench.core import AudioChunk, DrawParams, FinishReason, NamedVoice, SamplingParams, SpeechRequest, TextLayout
+from ttsbench.engine.fused import FusedEngine, FusedOptions
+from ttsbench.engine.runner import StepOutput
+from ttsbench.engine.scheduler import StepPlan
+from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
+from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
+
+TOY = "toy-custom-voice"
+GREEDY = SamplingParams(DrawParams(do_sample=False), DrawParams(do_sample=False))
+TEXTS = (
+    "Hello there.",
+    "It's nine o'clock, and nobody is in the garden.",
+    "Why?",
+    "The small boat drifted slowly down the river while we watched from the bridge.",
+    "One, two, three.",
+    "Please close the window before the rain comes in.",
+    "Go!",
+    "She counted seven white geese crossing the frozen field.",
+)
+
+
+@dataclass
+class Heard:
+    """What one request got back."""
+
+    chunks: list[AudioChunk] = field(default_factory=list)
+    codes: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def pcm(self) -> np.ndarray:
+        return np.concatenate([chunk.pcm for chunk in self.chunks])
+
+    @property
+    def frames(self) -> int:
+        return self.chunks[-1].frames[1]
+
+    @property
+    def reason(self) -> FinishReason:
+        finish = self.chunks[-1].finish
+        assert finish is not None
+        return finish.reason
+
+
+def toy_prompt(request: SpeechRequest) -> Prompt:
+    """The prompt of a request to the toy CustomVoice checkpoint."""
+    assert isinstance(request.voice, NamedVoice)
+    builder = toy(TOY).prompts
+    layout = request.text_layout or TextLayout.STREAMING
+    return builder.build(
+        request.text, request.language, layout, Conditioning(builder.named_speaker(request.voice.speaker))
+    )
+
+
+def request(name: str, text: str = TEXTS[0], **changes: Any) -> SpeechRequest:
+    made = SpeechRequest(name, name, text, NamedVoice("serena"), seed=abs(hash(text)) % 1000, max_frames=12)
+    return replace(made, **changes)
+
+
+def requests(count: int, **changes: Any) -> list[SpeechRequest]:
+    """Different texts, seeds and length limits."""
+    made = [request(f"r{i}", TEXTS[i % len(TEXTS)], seed=100 + i, max_frames=6 + 3 * (i % 4)) for i in range(count)]
+    return [replace(r, **changes) for r in made]
+
+
+class ToyEngine(FusedEngine):
+    """A fused engine over a toy checkpoint that also keeps the codes of every emitted frame."""
+
+    def __init__(
+        self, make_prompt: Callable[[SpeechRequest], Prompt] = toy_prompt, checkpoint: str = TOY, **options: Any
+    ) -> None:
+        loaded = toy(checkpoint)
+        settings = FusedOptions(**{"max_num_seqs": 4, "max_model_len": 256, "block_size": 8, **options})
+        codec = StreamingCodec(loaded.codec.decoder, settings.max_num_seqs)
+        super().__init__(loaded.config, loaded.model.talker, codec, 24000, make_prompt, settings)
+        self.heard: dict[str, Heard] = {}
+
+    def _commit(self, plan: StepPlan, output: StepOutput) -> None:
+        for row, sequence in enumerate(plan.finishing):
+            if not output.ended[row]:
+                self.heard.setdefault(sequence.request.id, Heard()).codes.append(output.codes[row])
+        super()._commit(plan, output)
+
+    def speak(
+        self, asked: Iterable[SpeechRequest], on_chunk: Callable[[AudioChunk], None] | None = None
+    ) -> dict[str, Heard]:
+        """Submit all requests in order and listen to the end."""
+        for one in asked:
+            self.submit(one)
+        for chunk in self.chunks():
+            self.heard.setdefault(chunk.request_id, Heard()).chunks.append(chunk)
+            if on_chunk is not None:
+                on_chunk(chunk)
+        return self.heard
+
+    def assert_empty(self) -> None:
+        """Nothing is held by anybody."""
+        scheduler = self.scheduler
+        assert not scheduler.running
+        assert not scheduler.waiting
+        assert scheduler.slots.free == scheduler.slots.num_slots
+        assert scheduler.blocks.free == scheduler.blocks.num_blocks
+        assert all(prompt is None for prompt in self.runner.state.prompts)
+        assert not self._alive
+        assert not self._out
+
+
+def whole_decode(codes: list[np.ndarray], checkpoint: str = TOY) -> Tensor:
+    """PCM [F * hop] of codes decoded in one piece."""
+    with torch.inference_mode():
+        return toy(checkpoint).codec.decoder.decode(torch.from_numpy(np.stack(codes))[None])[0]
