@@ -33,10 +33,8 @@ def main() -> None:
         lines.append(f"| {what} | {len(all_of_it)} | {error} | {worst.case if worst.error else ''} |")
     packages = json.loads((GOLDEN / "manifest.json").read_text())["packages"]
     made = ", ".join(f"{name} {version}" for name, version in packages.items())
-    lines += [
-        "",
-        f"Ours: torch {torch.__version__}, Python {platform.python_version()}, {datetime.date.today()}. Goldens: {made}.",
-    ]
+    ours = f"torch {torch.__version__}, Python {platform.python_version()}, {datetime.date.today()}"
+    lines += ["", f"Ours: {ours}. Goldens: {made}."]
     before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
     PAGE.write_text(f"{before}{BEGIN}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")

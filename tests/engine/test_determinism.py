@@ -1,7 +1,7 @@
 """The levels of docs/determinism.md: what a seed fixes at each, and what it does not.
 
-`seeded`: noise belongs to the request; equal bytes in the same batch layout; across layouts only float rounding differs.
-`batch_invariant`: codes and PCM byte-equal whatever else runs.
+`seeded`: noise belongs to the request; equal bytes in the same batch layout; across layouts only float rounding
+differs. `batch_invariant`: codes and PCM byte-equal whatever else runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The fused engine against the plain way to run the model, and the invariants of its stream (docs/design.md, section 4)."""
+"""The fused engine against the plain way to run the model, and the invariants of its stream (docs/design.md, section
+4).
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,9 @@ def assert_sound(heard: Heard, sample_rate_hz: int = 24000) -> None:
 def test_a_batch_gives_the_codes_and_pcm_of_each_request_run_plainly() -> None:
     """Seven greedy requests over four slots, prompts cut into pieces by a small budget.
 
-    Red if a packed row reads its neighbour's pages, if text rows are off by one frame, if the last prompt row of a chunk is
-    not the one sampled from, if the repetition set outlives its slot, or if the codec keeps a former stream's tails.
+    Red if a packed row reads its neighbour's pages, if text rows are off by one frame, if the last prompt row of a
+    chunk is not the one sampled from, if the repetition set outlives its slot, or if the codec keeps a former
+    stream's tails.
     """
     asked = [replace(r, sampling=GREEDY) for r in requests(7)]
     heard = ToyEngine(max_num_batched_tokens=11).speak(asked)
@@ -78,7 +81,8 @@ def test_a_batch_gives_the_codes_and_pcm_of_each_request_run_plainly() -> None:
     "name", ["custom_voice.streaming.serena.english.plain", "base.streaming.icl_text_longer.english"]
 )
 def test_audio_equals_the_official_packages_end_to_end(name: str) -> None:
-    """Text to PCM, reference speech in the codec's past included: 1e-4 of full scale, every seventh sample of the golden.
+    """Text to PCM, reference speech in the codec's past included: 1e-4 of full scale, every seventh sample of the
+    golden.
 
     Red if the reference frames are decoded and kept, not decoded at all, or cut a frame early.
     """
@@ -96,7 +100,9 @@ def test_audio_equals_the_official_packages_end_to_end(name: str) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
 def test_a_finish_by_length_has_exactly_its_frames(limit: int, end_after: Callable[[dict[int, int]], None]) -> None:
-    """The frame made by the prefill step counts too. Red with `frames + 2 == limit` in `_emit`, or a stop test before it."""
+    """The frame made by the prefill step counts too. Red with `frames + 2 == limit` in `_emit`, or a stop test before
+    it.
+    """
     end_after({})
     heard = ToyEngine().speak([request("a", max_frames=limit), request("b", TEXTS[1], max_frames=limit + 1)])
     for name, frames in (("a", limit), ("b", limit + 1)):
@@ -162,7 +168,8 @@ def test_chunk_size_decides_when_and_never_what(chunk_frames: int | None, at_onc
 
 
 def test_requests_join_and_leave_and_nothing_is_left() -> None:
-    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards."""
+    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards.
+    """
     engine, asked = ToyEngine(max_num_seqs=3), requests(13)
     later = asked[5:]
 
@@ -219,8 +226,9 @@ def test_a_failing_prompt_ends_its_request_alone() -> None:
 
 
 def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() -> None:
-    """NaN in one prompt: that row fails by name, its neighbours are as if it were fine, and the next owner of its slot and
-    blocks is clean. Red without the finite check (a silent WAV), or if reset leaves a ring or a tail."""
+    """NaN in one prompt: that row fails by name, its neighbours are as if it were fine, and the next owner of its slot
+    and blocks is clean. Red without the finite check (a silent WAV), or if reset leaves a ring or a tail.
+    """
 
     def make(one: SpeechRequest) -> Prompt:
         prompt = toy_prompt(one)

@@ -25,7 +25,9 @@ def heads(rows: int, count: int) -> torch.Tensor:
 
 
 def run(sabotage: str = "") -> float:
-    """Largest difference to dense caches over three steps: prefill, prefill beside decode, decode of rows of three lengths."""
+    """Largest difference to dense caches over three steps: prefill, prefill beside decode, decode of rows of three
+    lengths.
+    """
     cache = PagedCache(CONFIG, 10, 4, 3, 3, torch.device("cpu"), torch.float64)
     cache.kv.fill_(float("nan"))
     dense = {slot: DenseCache(CONFIG, 1, 12, cache.kv) for slot in BLOCKS}

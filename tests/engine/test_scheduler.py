@@ -103,10 +103,12 @@ def test_a_budget_without_room_for_prompts_is_refused() -> None:
 def test_every_prompt_row_runs_once_in_order_within_the_budget(
     prompts: list[int], limits: list[int], budget: int, tile: int
 ) -> None:
-    """Red if a chunk starts anywhere but where the last one ended, if decode rows are not counted against the budget, if a
-    running sequence is skipped, or if a tile is cut."""
+    """Red if a chunk starts anywhere but where the last one ended, if decode rows are not counted against the budget,
+    if
+    a running sequence is skipped, or if a tile is cut.
+    """
     target = scheduler(slots=4, budget=budget + tile, tile=tile)
-    waiting = {name: rows for name, rows in zip(map(str, range(8)), prompts, strict=False)}
+    waiting = dict(zip(map(str, range(8)), prompts, strict=False))
     for name in waiting:
         add(target, name)
     seen: dict[str, int] = dict.fromkeys(waiting, 0)

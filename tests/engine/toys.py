@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,10 +55,10 @@ class Heard:
         return finish.reason
 
 
-def toy_prompt(request: SpeechRequest) -> Prompt:
+def toy_prompt(request: SpeechRequest, device: str = "cpu") -> Prompt:
     """The prompt of a request to the toy CustomVoice checkpoint."""
     assert isinstance(request.voice, NamedVoice)
-    builder = toy(TOY).prompts
+    builder = toy(TOY, device).prompts
     layout = request.text_layout or TextLayout.STREAMING
     return builder.build(
         request.text, request.language, layout, Conditioning(builder.named_speaker(request.voice.speaker))
@@ -79,9 +80,14 @@ class ToyEngine(FusedEngine):
     """A fused engine over a toy checkpoint that also keeps the codes of every emitted frame."""
 
     def __init__(
-        self, make_prompt: Callable[[SpeechRequest], Prompt] = toy_prompt, checkpoint: str = TOY, **options: Any
+        self,
+        make_prompt: Callable[[SpeechRequest], Prompt] | None = None,
+        checkpoint: str = TOY,
+        device: str = "cpu",
+        **options: Any,
     ) -> None:
-        loaded = toy(checkpoint)
+        loaded = toy(checkpoint, device)
+        make_prompt = make_prompt or partial(toy_prompt, device=device)
         settings = FusedOptions(**{"max_num_seqs": 4, "max_model_len": 256, "block_size": 8, **options})
         codec = StreamingCodec(loaded.codec.decoder, settings.max_num_seqs)
         super().__init__(loaded.config, loaded.model.talker, codec, 24000, make_prompt, settings)

@@ -1,1 +1,1 @@
-"""One file per engine kind that a profile can name."""
+"""One file per engine kind that a profile can name, and what they share."""

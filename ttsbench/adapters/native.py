@@ -1,7 +1,7 @@
 """The engine of this package behind the common interface: profile and checkpoint in, audio chunks out.
 
-Everything the engine itself may not import happens here: reading and resampling reference clips, judging a text, picking
-device and dtype from a profile.
+Everything the engine itself may not import happens here: reading and resampling reference clips, judging a text,
+picking device and dtype from a profile.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from ttsbench.core import (
     VoiceDescription,
 )
 from ttsbench.corpus import load_reference_24k, text_problem
-from ttsbench.engine.fused import FusedEngine, FusedOptions
+from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
+from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
+from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
 from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
 from ttsbench.models.source import resolve_checkpoint
 from ttsbench.profile import Profile
@@ -46,16 +48,14 @@ class NativeEngine:
     """An `Engine` over one checkpoint. `stream` False holds each utterance back until it is whole."""
 
     def __init__(self, model: str, profile: Profile, stream: bool = True) -> None:
-        """Load and check. Raises InvalidInput for a profile this engine cannot run or a checkpoint that does not fit."""
-        _check_eligible(profile)
+        """Load and check. Raises InvalidInput for a profile that cannot run here or a checkpoint that does not fit."""
+        if problems := profile_problems(profile):
+            raise InvalidInput(problems)
         if profile.num_threads is not None:
             torch.set_num_threads(profile.num_threads)
         self.profile = profile
         self.device = _device(profile)
-        dtype = _dtype(profile.dtype, self.device)
-        self.checkpoint = Checkpoint.load(
-            resolve_checkpoint(model), self.device, dtype, _dtype(profile.codec_dtype, self.device)
-        )
+        self.checkpoint = _load(model, profile, self.device)
         self.sampling = _sampling(profile, self.checkpoint.defaults.sampling)
         self.prompts = self.checkpoint.prompts
         self._references: OrderedDict[str, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
@@ -94,24 +94,11 @@ class NativeEngine:
             default_max_frames=defaults.max_frames if max_tokens is None else max_tokens,
         )
 
-    @property
-    def model_type(self) -> str:
-        """What the checkpoint serves: base, custom_voice or voice_design."""
-        return self.checkpoint.config.model_type.value
-
-    def problems(self, voice: Voice, language: str) -> list[Problem]:
-        """What about this voice and language the checkpoint cannot serve."""
-        config = self.checkpoint.config
-        return [p for p in (voice_problem(config, voice), language_problem(config, language)) if p is not None]
-
     def effective_language(self, language: str, voice: Voice) -> str:
         """The language a prompt is built for, aliases and dialects resolved."""
         return effective_language(self.checkpoint.config, language, voice)
 
     def submit(self, request: SpeechRequest) -> None:
-        """Queue a request. Raises InvalidInput for a voice or language the checkpoint does not have."""
-        if problems := self.problems(request.voice, request.language):
-            raise InvalidInput(problems)
         self._engine.submit(request)
 
     def chunks(self) -> Iterator[AudioChunk]:
@@ -125,9 +112,15 @@ class NativeEngine:
 
     @torch.inference_mode()
     def _prompt(self, request: SpeechRequest) -> Prompt:
-        """Talker rows of a request. Raises RowError for content that cannot be spoken."""
+        """Talker rows of a request. Raises RowError for content that cannot be spoken.
+
+        Callers check voice and language before any work (`served_problems`); a name that slips through is charged to
+        its request, for there is no voice to fall back on.
+        """
         if problem := text_problem(request.text):
             raise problem
+        if unserved := served_problems(self.checkpoint.config, request.voice, request.language):
+            raise RowError("not_served", "; ".join(map(str, unserved)))
         language = effective_language(self.checkpoint.config, request.language, request.voice)
         layout = request.text_layout or self.profile.text_layout or self.checkpoint.defaults.text_layout
         prompt = self.prompts.build(request.text, language, layout, self._conditioning(request.voice))
@@ -144,8 +137,8 @@ class NativeEngine:
             case ReferenceVoice(_, transcript):
                 if problem := text_problem(transcript or ""):
                     raise RowError("reference_text_missing", f"in-context cloning needs what the clip says: {problem}")
-                speaker, codes = self._encode_reference(voice)
-                return Conditioning(speaker=speaker, reference_codes=codes, reference_text=transcript)
+                x_vector, codes = self._encode_reference(voice)
+                return Conditioning(speaker=x_vector, reference_codes=codes, reference_text=transcript)
 
     def _encode_reference(self, voice: ReferenceVoice) -> tuple[torch.Tensor, torch.Tensor]:
         """x-vector [D] and codes [R, Q] of a clip, cached by its samples."""
@@ -162,27 +155,50 @@ class NativeEngine:
         return self._references[key]
 
 
-def last_frames(codes: torch.Tensor | None, count: int) -> torch.Tensor | None:
-    """The last `count` frames of `codes` [R, Q]; 0 means none (a slice from -0 would keep all)."""
-    return None if codes is None or count == 0 else codes[-count:]
+def last_frames(codes: torch.Tensor | None, count: int | None) -> torch.Tensor | None:
+    """The last `count` frames of `codes` [R, Q]: None keeps all, 0 none (a slice from -0 would keep all)."""
+    if codes is None or count is None:
+        return codes
+    return None if count == 0 else codes[-count:]
 
 
-def _check_eligible(profile: Profile) -> None:
-    problems = []
+def served_problems(config: Qwen3TTSConfig, voice: Voice, language: str) -> list[Problem]:
+    """What about this voice and language a checkpoint cannot serve."""
+    return [p for p in (voice_problem(config, voice), language_problem(config, language)) if p is not None]
+
+
+def profile_problems(profile: Profile) -> list[Problem]:
+    """Why this engine cannot run `profile` on this machine."""
+    where, problems = f"profile {profile.name}", []
     if profile.pipeline != "qwen3_tts_fused":
         hint = "use a fused profile such as qwen3_tts_fused_cpu"
-        problems.append(Problem(f"profile {profile.name}: pipeline", "qwen3_tts_fused", repr(profile.pipeline), hint))
+        problems.append(Problem(f"{where}: pipeline", "qwen3_tts_fused", repr(profile.pipeline), hint))
     if profile.device == "cuda" and not torch.cuda.is_available():
         hint = "set device: cpu, or use the profile qwen3_tts_fused_cpu"
-        problems.append(Problem(f"profile {profile.name}: device", "a CUDA device", "none that torch can see", hint))
-    if problems:
-        raise InvalidInput(problems)
+        problems.append(Problem(f"{where}: device", "a CUDA device", "none that torch can see", hint))
+    tile = INVARIANT_PREFILL_TILE if profile.determinism == "batch_invariant" else 1
+    least = profile.max_num_seqs - 1 + tile
+    if profile.max_num_batched_tokens < least:
+        expected = f"at least {least}: max_num_seqs {profile.max_num_seqs} - 1 decoding rows and {tile} of a prompt"
+        hint = f"raise it, or lower max_num_seqs; determinism is {profile.determinism}"
+        got = str(profile.max_num_batched_tokens)
+        problems.append(Problem(f"{where}: max_num_batched_tokens", expected, got, hint))
+    return problems
 
 
 def _device(profile: Profile) -> torch.device:
     if profile.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(profile.device)
+
+
+def _load(model: str, profile: Profile, device: torch.device) -> Checkpoint:
+    folder = resolve_checkpoint(model)
+    dtype, codec_dtype = _dtype(profile.dtype, device), _dtype(profile.codec_dtype, device)
+    checkpoint = Checkpoint.load(folder, device, dtype, codec_dtype)
+    if checkpoint.tokenizer.split == profile.tokenizer_split:
+        return checkpoint
+    return replace(checkpoint, tokenizer=TextTokenizer.from_folder(folder, profile.tokenizer_split))
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
-from ttsbench.core import InvalidInput, RowError
+from ttsbench.core import InvalidInput
 from ttsbench.records import RecordError
 
 INVALID_INPUT = 2
 ROWS_FAILED = 4
 BROKEN = 5
 INTERRUPTED = 130
+
+log = logging.getLogger("ttsbench")
 
 
 def say_to_user(text: str) -> None:
@@ -25,10 +28,9 @@ def say_to_user(text: str) -> None:
 @contextmanager
 def reported() -> Iterator[None]:
     """Turn the errors of a command into messages and exit codes. Anything unexpected keeps its traceback and is 5."""
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("ttsbench").setLevel(logging.INFO)
     try:
-        yield
+        with _log_to_user():
+            yield
     except typer.Exit:
         raise
     except InvalidInput as error:
@@ -37,15 +39,36 @@ def reported() -> Iterator[None]:
         for problem in error.problems:
             say_to_user(f"  {problem}")
         raise typer.Exit(INVALID_INPUT) from None
-    except RowError as error:
-        say_to_user(f"{error.code}: {error}")
-        raise typer.Exit(INVALID_INPUT) from None
     except RecordError as error:
         say_to_user(f"unreadable record: {error}")
         raise typer.Exit(INVALID_INPUT) from None
     except KeyboardInterrupt:
         say_to_user("interrupted")
         raise typer.Exit(INTERRUPTED) from None
-    except Exception:
-        logging.getLogger("ttsbench").exception("broken: the result is incomplete")
+    except OSError as error:
+        # A full disk or a lost mount: the message says it all, a traceback would only hide it.
+        say_to_user(f"broken, the result is incomplete: {error}")
         raise typer.Exit(BROKEN) from None
+    except Exception:
+        say_to_user(f"broken, the result is incomplete\n{traceback.format_exc()}")
+        raise typer.Exit(BROKEN) from None
+
+
+class _ToUser(logging.Handler):
+    """Log lines as plain text, on whatever stderr is at that moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say_to_user(self.format(record))
+
+
+@contextmanager
+def _log_to_user() -> Iterator[None]:
+    """Let people see what ttsbench logs while inside. Other libraries' loggers are left alone."""
+    handler, level = _ToUser(), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -1,7 +1,7 @@
 """`ttsbench`: the commands, and what their failures look like.
 
-Exit codes: 0 done; 2 invalid input, before any work; 4 finished, but some rows did not end well (each listed); 5 an engine
-or scorer broke; 130 interrupted, with a valid partial state.
+Exit codes: 0 done; 2 invalid input, before any work; 4 finished, but some rows did not end well (each listed); 5 an
+engine or scorer broke; 130 interrupted, with a valid partial state.
 """
 
 from __future__ import annotations

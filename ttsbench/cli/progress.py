@@ -17,7 +17,10 @@ PLAIN_EVERY_S = 5.0
 
 
 class RowProgress:
-    """Shows rows done out of `total` with a few words beside them, and an estimate of the time left."""
+    """Shows rows done out of `total` with a few words beside them, and an estimate of the time left.
+
+    `done` rows were there before: they count, but tell nothing about speed.
+    """
 
     def __init__(self, verb: str, total: int, done: int = 0) -> None:
         self.verb = verb
@@ -26,8 +29,14 @@ class RowProgress:
         self._shown_at = self._began_at
         self._bar: Bar | None = None
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._bar = Bar(*columns, TextColumn("{task.fields[note]}"), TimeRemainingColumn(), console=Console(stderr=True))
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
             self._task = self._bar.add_task(verb, total=total, completed=done, note="")
 
     def update(self, done: int, note: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,12 @@ from ttsbench.cli.failures import INTERRUPTED, ROWS_FAILED, reported, say_to_use
 
 if TYPE_CHECKING:
     from ttsbench.experiment.synthesis import Progress, Synthesis
-    from ttsbench.records import RunManifest
+    from ttsbench.records import RequestRecord, RunManifest
+
+STDERR_FD = 2
+
+_CONCURRENCY = "Rows in flight; by default the engine's slots."
+_STREAM = "Take audio as it appears, or each row whole."
 
 
 def synth(
@@ -25,14 +31,14 @@ def synth(
     model: options.Model = "tiny",
     voice: options.VoiceName = None,
     instruct: options.Instruct = None,
-    x_vector_only: Annotated[bool, typer.Option(help="Base: clone without the clip's transcript.")] = False,
+    x_vector_only: Annotated[bool, typer.Option("--x-vector-only", help="Base: clone without the transcript.")] = False,
     language: options.Language = "auto",
     seed: options.Seed = None,
     max_frames: options.MaxFrames = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Rows in flight; by default the engine's slots.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help=_CONCURRENCY)] = None,
     profile: options.ProfileName = options.DEFAULT_PROFILE,
     override: options.Overrides = None,
-    stream: Annotated[bool, typer.Option("--stream/--full", help="Take audio as it appears, or each row whole.")] = True,
+    stream: Annotated[bool, typer.Option("--stream/--full", help=_STREAM)] = True,
     locale: Annotated[str | None, typer.Option(help="en or zh, where the list's folder does not say it.")] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse the set if any row cannot be spoken.")] = False,
@@ -40,39 +46,48 @@ def synth(
 ) -> None:
     """Speak every row of a set: WAVs, one record per row, and a trace of the codec frames."""
     with reported():
+        from ttsbench.experiment.options import SpeechOptions
         from ttsbench.experiment.prepare import SynthOptions, prepare
 
-        asked = SynthOptions(
-            set=set_, out=out, model=model, voice=voice, instruct=instruct, x_vector_only=x_vector_only,
-            language=language, seed=seed, max_frames=max_frames, concurrency=concurrency, profile=profile,
-            overrides=override or [], stream=stream, locale=locale, first=first, strict=strict, resume=resume,
+        speech = SpeechOptions(
+            model=model, voice=voice, instruct=instruct, language=language, seed=seed, max_frames=max_frames,
+            profile=profile, overrides=tuple(override or ()),
         )  # fmt: skip
-        manifest = _run(prepare(asked), resume)
-        _report(out, manifest)
+        asked = SynthOptions(
+            set=set_, out=out, speech=speech, x_vector_only=x_vector_only, concurrency=concurrency, stream=stream,
+            locale=locale, first=first, strict=strict, resume=resume,
+        )  # fmt: skip
+        _report(out, _run(prepare(asked)))
 
 
-def _run(synthesis: Synthesis, resume: bool) -> RunManifest:
+def _run(synthesis: Synthesis) -> RunManifest:
+    """Speak what is open, with a progress bar; a finished run is left as it is."""
     from ttsbench.cli.progress import RowProgress
 
-    with RowProgress("synth", len(synthesis.corpus.rows)) as bar, stop_on_signal() as stopping:
+    if synthesis.finished and synthesis.before is not None:
+        say_to_user("nothing to do: the run is complete")
+        return synthesis.before
+    rows = len(synthesis.corpus.rows)
+    with RowProgress("synth", rows, rows - len(synthesis.open_jobs())) as bar, stop_on_signal() as stopping:
 
         def show(progress: Progress) -> None:
             rate = progress.audio_s / progress.elapsed_s if progress.elapsed_s else 0.0
             bar.update(progress.done, f"{progress.charged} charged, {rate:.1f} audio-s/s")
 
-        return synthesis.run(resume, show, stopping)
+        return synthesis.run(show, stopping)
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """While inside, the first Ctrl-C or SIGTERM asks for a clean stop (the yielded call says so); a second one breaks off."""
+    """While inside, the first Ctrl-C or SIGTERM makes the yielded call true, for a clean stop; a second breaks off."""
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        say_to_user("stopping after this step; once more to break off")
+        # Not print: the signal may have come in the middle of one, and buffered writers refuse to be re-entered.
+        os.write(STDERR_FD, b"\nstopping at the next chunk; once more to break off at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -86,17 +101,27 @@ def _report(out: Path, manifest: RunManifest) -> None:
     """Say how the run ended, name every row that did not end well, and exit accordingly."""
     from ttsbench.records import RowStatus, RunStatus, read_requests
 
-    counts = manifest.counts
-    bad = [r for r in read_requests(out).rows.values() if r.status is not RowStatus.OK]
-    for record in bad:
-        why = f": {record.error_code}, {record.error_detail}" if record.error_code else ""
-        say_to_user(f"  {record.status.value} {record.utterance_id}{why}")
-    rate = manifest.audio_s_per_wall_s
-    speed = f", {rate:.1f} audio-s/s" if rate is not None else ""
-    say_to_user(f"{counts.ok} of {counts.expected} rows ok, {manifest.audio_s:.1f} s of audio{speed}, seed {manifest.settings.seed}")
+    charged = [record for record in read_requests(out).rows.values() if record.status is not RowStatus.OK]
+    for record in charged:
+        say_to_user(f"  {record.utterance_id}: {_cause(record)}")
+    counts, rate = manifest.counts, manifest.audio_s_per_wall_s
+    speed = "" if rate is None else f", {rate:.1f} audio-s/s"
+    total = f"{manifest.audio_s:.1f} s of audio{speed}, seed {manifest.settings.seed}"
+    say_to_user(f"{counts.ok} of {counts.expected} rows ok, {total}")
     if manifest.status is not RunStatus.COMPLETE:
         say_to_user(f"interrupted; go on with the same command and --resume (--seed may be left out): {out}")
         raise typer.Exit(INTERRUPTED)
     print(out)
-    if bad:
+    if charged:
         raise typer.Exit(ROWS_FAILED)
+
+
+def _cause(record: RequestRecord) -> str:
+    """Why a row did not end well, in words."""
+    from ttsbench.records import RowStatus
+
+    if record.status is RowStatus.LENGTH:
+        return f"length, cut after {record.frames} frames"
+    if record.error_code is None:
+        return record.status.value
+    return f"{record.status.value}, {record.error_code}: {record.error_detail or 'no detail'}"

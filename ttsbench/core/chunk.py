@@ -32,8 +32,8 @@ class Finish:
 class AudioChunk:
     """PCM of the codec frames [frames[0], frames[1]) of one request.
 
-    `pcm` is mono, float32 in [-1, 1] or int16, shape [(frames[1] - frames[0]) * hop], owned by the receiver. Exactly one
-    chunk per request has `finish`; it is the last one and may hold no frames.
+    `pcm` is mono, float32 in [-1, 1] or int16, shape [(frames[1] - frames[0]) * hop], owned by the receiver. Exactly
+    one chunk per request has `finish`; it is the last one and may hold no frames.
     """
 
     request_id: str

@@ -45,9 +45,13 @@ class Engine(Protocol):
         """Queue a request. Its failure, whenever it shows, arrives as a final chunk, never as an exception here."""
 
     def chunks(self) -> Iterator[AudioChunk]:
-        """Chunks of all requests as they appear; ends when nothing submitted is left. May be called again after `submit`."""
+        """Chunks of all requests as they appear; ends when nothing submitted is left. May be called again after
+        `submit`.
+        """
 
     def cancel(self, request_id: str) -> bool:
-        """End a request now: all it holds is freed, one final chunk with reason CANCELLED follows. False if it had ended."""
+        """End a request now: all it holds is freed, one final chunk with reason CANCELLED follows. False if it had
+        ended.
+        """
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """Two kinds of bad input, told apart by type.
 
-A structural fault (a bad list line, an unknown key, an unknown voice) is `InvalidInput`: raised before any work, holding
-every fault found, exit code 2. A fault of one row's content (empty text, an unreadable reference) is `RowError`: that row
-is charged, its neighbours finish, exit code 4.
+A structural fault (a bad list line, an unknown key, an unknown voice) is `InvalidInput`: raised before any work,
+holding every fault found, exit code 2. A fault of one row's content (empty text, an unreadable reference) is
+`RowError`: that row is charged, its neighbours finish, exit code 4.
 """
 
 from __future__ import annotations

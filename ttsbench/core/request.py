@@ -11,7 +11,9 @@ SEED_LIMIT = 2**63
 
 
 class TextLayout(StrEnum):
-    """How text reaches the talker: one token per frame (streaming) or all of it in the prompt. Not about audio streaming."""
+    """How text reaches the talker: one token per frame (streaming) or all of it in the prompt. Not about audio
+    streaming.
+    """
 
     STREAMING = "streaming"
     NON_STREAMING = "non_streaming"
@@ -21,7 +23,8 @@ class TextLayout(StrEnum):
 class DrawParams:
     """How one code is drawn from its logits.
 
-    `temperature` > 0 divides the logits; `top_k` 0 keeps all; `top_p` 1.0 keeps all; `do_sample` False takes the largest.
+    `temperature` > 0 divides the logits; `top_k` 0 keeps all; `top_p` 1.0 keeps all; `do_sample` False takes the
+    largest.
     """
 
     do_sample: bool = True
@@ -31,7 +34,7 @@ class DrawParams:
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
-            raise ValueError(f"temperature must be > 0, got {self.temperature}; for greedy decoding set do_sample=False")
+            raise ValueError(f"temperature must be > 0, got {self.temperature}; greedy decoding is do_sample=False")
         if self.top_k < 0:
             raise ValueError(f"top_k must be >= 0 (0 keeps every code), got {self.top_k}")
         if not 0 < self.top_p <= 1:

@@ -1,7 +1,7 @@
 """Fused mode: one loop in which the talker owns a streaming codec and every step returns one frame of PCM per sequence.
 
-A step is schedule -> prepare -> forward -> sample -> commit; the runner does the middle three. Requests join and leave the
-running batch between steps. Whatever goes wrong with one request ends that request alone.
+A step is schedule -> prepare -> forward -> sample -> commit; the runner does the middle three. Requests join and
+leave the running batch between steps. Whatever goes wrong with one request ends that request alone.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class FusedEngine:
         self.scheduler.add(sequence)
 
     def cancel(self, request_id: str) -> bool:
-        """End a request now and free all it holds; False when it has already ended. Frames already emitted stay valid."""
+        """End a request now and free all it holds; False when it has already ended. Frames already emitted stay valid.
+        """
         sequence = self._alive.get(request_id)
         if sequence is None:
             return False

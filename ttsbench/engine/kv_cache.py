@@ -67,7 +67,7 @@ class StepAttention:
         self._index_decode(slots, plan)
 
     def _index_decode(self, slots: Tensor, plan: StepPlan) -> None:
-        """Keys of every decode row, padded to the longest. Padding points at the row's own first key: finite, and masked."""
+        """Keys of every decode row, padded to the longest. Padding is the row's own first key: finite, and masked."""
         if not self.num_decode:
             return
         reach = torch.arange(max(s.next_position for s in plan.decode) + 1, device=slots.device)

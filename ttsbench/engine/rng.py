@@ -1,7 +1,7 @@
 """Random numbers as a pure function of (seed, frame, codebook): Philox-4x32-10 (Salmon et al., SC 2011).
 
-There is no generator state to carry, save or lose: admission order, neighbours, cancellation and resumption cannot shift a
-draw, because a draw only knows whose it is and where it stands.
+There is no generator state to carry, save or lose: admission order, neighbours, cancellation and resumption cannot
+shift a draw, because a draw only knows whose it is and where it stands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ ROUNDS = 10
 def philox(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Four 32-bit words (in int64) from four counter words and two key words, all int64 tensors of one shape in [0, 2**32)."""
+    """Four 32-bit words (in int64) from four counter words and two key words, all int64 tensors of one shape in [0,
+    2**32).
+    """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):

@@ -1,8 +1,8 @@
 """Which sequences run in the next step: plain Python over small integers.
 
-Every running sequence whose prompt is done decodes one frame; what is left of the token budget goes to prompts, the longest
-waiting first, in chunks. A waiting sequence is admitted when a slot and all the KV blocks it may ever need are free, so a
-running one never stalls for memory.
+Every running sequence whose prompt is done decodes one frame; what is left of the token budget goes to prompts, the
+longest waiting first, in chunks. A waiting sequence is admitted when a slot and all the KV blocks it may ever need
+are free, so a running one never stalls for memory.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Scheduler:
     def __init__(self, slots: SlotPool, blocks: BlockPool, token_budget: int, prefill_tile: int = 1) -> None:
         if token_budget < slots.num_slots - 1 + prefill_tile:
             raise ValueError(
-                f"max_num_batched_tokens {token_budget} leaves no room for a prompt beside {slots.num_slots - 1} decoding "
-                f"rows; it needs at least {slots.num_slots - 1 + prefill_tile}"
+                f"max_num_batched_tokens {token_budget} leaves no room for a prompt beside "
+                f"{slots.num_slots - 1} decoding rows; it needs at least {slots.num_slots - 1 + prefill_tile}"
             )
         self.slots = slots
         self.blocks = blocks

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ttsbench.core import AudioChunk, Engine, RowError, SpeechRequest
 from ttsbench.corpus import CorpusRow
+from ttsbench.experiment.rows import RowPlan
 
 
 @dataclass(frozen=True)
@@ -34,50 +35,54 @@ class RowResult:
     chunks: list[AudioChunk] = field(default_factory=list)
 
 
-def drive(
-    engine: Engine,
-    jobs: Iterable[Job],
-    request_for: Callable[[Job], SpeechRequest],
-    problem_of: Callable[[Job], RowError | None],
-    concurrency: int,
-    stopping: Callable[[], bool] = lambda: False,
-) -> Iterator[RowResult]:
-    """Results in the order in which rows end. Times are monotonic nanoseconds."""
-    waiting = iter(jobs)
-    running: dict[str, RowResult] = {}
-    while True:
-        yield from _hand_over(engine, waiting, running, request_for, problem_of, concurrency, stopping)
-        if not running:
-            return
-        for chunk in engine.chunks():
-            result = running[chunk.request_id]
-            result.chunks.append(chunk)
-            if chunk.final:
-                del running[chunk.request_id]
-                yield result
-                yield from _hand_over(engine, waiting, running, request_for, problem_of, concurrency, stopping)
-            if stopping():
-                for request_id in list(running):
-                    engine.cancel(request_id)
+class ClosedLoop:
+    """Runs jobs, at most `concurrency` of them in the engine at once."""
 
+    def __init__(
+        self, engine: Engine, plan: RowPlan, concurrency: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._concurrency = concurrency
+        self._stopping = stopping
+        self._running: dict[str, RowResult] = {}
 
-def _hand_over(
-    engine: Engine,
-    waiting: Iterator[Job],
-    running: dict[str, RowResult],
-    request_for: Callable[[Job], SpeechRequest],
-    problem_of: Callable[[Job], RowError | None],
-    concurrency: int,
-    stopping: Callable[[], bool],
-) -> Iterator[RowResult]:
-    """Fill the engine up; rows that cannot be spoken come straight back."""
-    while len(running) < concurrency and not stopping():
-        job = next(waiting, None)
-        if job is None:
-            return
-        if problem := problem_of(job):
-            yield RowResult(job, problem=problem)
-            continue
-        request = request_for(job)
-        running[request.id] = RowResult(job, request, submitted_at_ns=time.monotonic_ns())
-        engine.submit(request)
+    def run(self, jobs: Iterable[Job]) -> Iterator[RowResult]:
+        """Results in the order in which rows end; times are monotonic nanoseconds.
+
+        Raises RuntimeError for an engine that breaks its contract: a row without an end, or a chunk after it.
+        """
+        waiting = iter(jobs)
+        yield from self._hand_over(waiting)
+        while self._running:
+            before = list(self._running)
+            for chunk in self._engine.chunks():
+                if result := self._take(chunk):
+                    yield result
+                    yield from self._hand_over(waiting)
+                if self._stopping():
+                    for request_id in list(self._running):
+                        self._engine.cancel(request_id)
+            if lost := [request_id for request_id in before if request_id in self._running]:
+                raise RuntimeError(f"the engine ended without a final chunk for {', '.join(lost)}")
+
+    def _take(self, chunk: AudioChunk) -> RowResult | None:
+        """File a chunk under its row; the row's result if this was its last one."""
+        result = self._running.get(chunk.request_id)
+        if result is None:
+            raise RuntimeError(f"the engine sent chunk {chunk.index} of {chunk.request_id}, which is not running")
+        result.chunks.append(chunk)
+        return self._running.pop(chunk.request_id) if chunk.final else None
+
+    def _hand_over(self, waiting: Iterator[Job]) -> Iterator[RowResult]:
+        """Fill the engine up; rows that cannot be spoken come straight back."""
+        while len(self._running) < self._concurrency and not self._stopping():
+            job = next(waiting, None)
+            if job is None:
+                return
+            if problem := self._plan.problem(job.row):
+                yield RowResult(job, problem=problem)
+                continue
+            request = self._plan.request(job.row, job.attempt)
+            self._running[request.id] = RowResult(job, request, submitted_at_ns=time.monotonic_ns())
+            self._engine.submit(request)

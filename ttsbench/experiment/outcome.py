@@ -1,9 +1,14 @@
-"""One row's chunks become its WAV, its trace and its record, in that order: a record on disk means the rest is there."""
+"""One row's chunks become its WAV, its trace and its record, in that order: a record means that the rest is there.
+
+Only an utterance that came to an end gets a WAV. What a cancelled or failed row had until then stays in its trace, so a
+file under a final name always holds a whole utterance.
+"""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +36,10 @@ NO_AUDIO = "no audio arrived"
 class OutcomeWriter:
     """Turns results into records of one sitting whose clock starts at `origin_ns`."""
 
-    def __init__(self, folder: RunFolder, plan: RowPlan, languages: dict[str, str], sitting: int, stream: bool) -> None:
-        """`languages` maps a requested language to the effective one."""
+    def __init__(self, folder: RunFolder, plan: RowPlan, effective_language: str, sitting: int, stream: bool) -> None:
         self.folder = folder
         self.plan = plan
-        self.languages = languages
+        self.effective_language = effective_language
         self.sitting = sitting
         self.stream = stream
         self.origin_ns = time.monotonic_ns()
@@ -51,7 +55,7 @@ class OutcomeWriter:
                 emitted_at_ns=chunk.emitted_at_ns,
                 start_frame=chunk.frames[0],
                 end_frame=chunk.frames[1],
-                context_frames=0,
+                context_frames=0,  # the streaming codec keeps its state: no frame is decoded twice
                 samples=len(chunk.pcm),
                 sample_rate_hz=chunk.sample_rate_hz,
                 terminal=chunk.final,
@@ -65,7 +69,7 @@ class OutcomeWriter:
     def record(self, result: RowResult) -> RequestRecord:
         """Write the row's WAV, if it has one, and describe what happened."""
         pcm = np.concatenate([c.pcm for c in result.chunks]) if result.chunks else np.zeros(0, dtype=np.float32)
-        status, code, detail = _status(result, len(pcm))
+        status, code, detail = _status(result, pcm)
         keeps_wav = status in (RowStatus.OK, RowStatus.LENGTH)
         row, job = result.job.row, result.job
         return RequestRecord(
@@ -81,7 +85,7 @@ class OutcomeWriter:
             text_sha256=sha256_of(row.text.encode()),
             voice=voice_record(self.plan.voice, row),
             language_requested=self.plan.language,
-            language_effective=self.languages[self.plan.language],
+            language_effective=self.effective_language,
             seed=row_seed(self.plan.seed, row.utterance_id),
             max_frames=self.plan.max_frames,
             **self._audio_fields(result, pcm),
@@ -89,7 +93,7 @@ class OutcomeWriter:
             **(self._wav_fields(row.utterance_id, pcm, result) if keeps_wav else _no_wav(f"status {status.value}")),
         )
 
-    def _audio_fields(self, result: RowResult, pcm: np.ndarray) -> dict[str, object]:
+    def _audio_fields(self, result: RowResult, pcm: np.ndarray) -> dict[str, Any]:
         rate = result.chunks[-1].sample_rate_hz if len(pcm) else None
         final = result.chunks[-1].finish if result.chunks else None
         return {
@@ -105,20 +109,20 @@ class OutcomeWriter:
             "finish_reason_missing": None if final else NOT_SUBMITTED,
         }
 
-    def _time_fields(self, result: RowResult, has_audio: bool) -> dict[str, object]:
+    def _time_fields(self, result: RowResult, has_audio: bool) -> dict[str, Any]:
         submitted, finished = result.submitted_at_ns, result.chunks[-1].emitted_at_ns if result.chunks else None
         first = next((c.emitted_at_ns for c in result.chunks if len(c.pcm)), None) if self.stream else None
         whole = "audio was taken whole" if has_audio else NO_AUDIO
         return {
             "submitted_s": self._seconds(submitted),
-            "submitted_s_missing": None if submitted else NOT_SUBMITTED,
+            "submitted_s_missing": None if submitted is not None else NOT_SUBMITTED,
             "first_audio_s": self._seconds(first),
-            "first_audio_s_missing": None if first else whole,
+            "first_audio_s_missing": None if first is not None else whole,
             "finished_s": self._seconds(finished),
-            "finished_s_missing": None if finished else NOT_SUBMITTED,
+            "finished_s_missing": None if finished is not None else NOT_SUBMITTED,
         }
 
-    def _wav_fields(self, utterance_id: str, pcm: np.ndarray, result: RowResult) -> dict[str, object]:
+    def _wav_fields(self, utterance_id: str, pcm: np.ndarray, result: RowResult) -> dict[str, Any]:
         path = self.folder.wav / f"{utterance_id}.wav"
         data = write_wav(path, to_pcm16(pcm), result.chunks[-1].sample_rate_hz)
         return {
@@ -132,25 +136,27 @@ class OutcomeWriter:
         return None if at_ns is None else (at_ns - self.origin_ns) / 1e9
 
 
-def _status(result: RowResult, samples: int) -> tuple[RowStatus, str | None, str | None]:
+def _status(result: RowResult, pcm: np.ndarray) -> tuple[RowStatus, str | None, str | None]:
     """Status, error code and detail of a result."""
     if result.problem is not None:
         return RowStatus.INVALID, result.problem.code, str(result.problem)
     finish = result.chunks[-1].finish
     if finish is None:
         raise ValueError(f"{result.job.row.utterance_id}: the last chunk is not final")
+    if not np.isfinite(pcm).all():
+        return RowStatus.FAILED, "non_finite", f"{np.count_nonzero(~np.isfinite(pcm))} samples are not finite"
     match finish.reason:
         case FinishReason.FAILED:
-            return RowStatus.FAILED, finish.code, finish.detail
+            return RowStatus.FAILED, finish.code or "engine_failed", finish.detail or None
         case FinishReason.CANCELLED:
             return RowStatus.CANCELLED, None, None
         case FinishReason.LENGTH:
             return RowStatus.LENGTH, None, None
         case FinishReason.STOP:
-            return (RowStatus.OK if samples else RowStatus.EMPTY), None, None
+            return (RowStatus.OK if len(pcm) else RowStatus.EMPTY), None, None
 
 
-def _no_wav(why: str) -> dict[str, object]:
+def _no_wav(why: str) -> dict[str, Any]:
     return {
         "wav_path": None,
         "wav_path_missing": why,
@@ -167,15 +173,18 @@ def voice_record(voice: Voice | RowClip, row: CorpusRow | None = None) -> VoiceR
     if isinstance(voice, RowClip):
         if row is None:
             raise ValueError("a voice per row needs its row")
-        voice = ReferenceVoice(row.prompt_audio or Path(), row.prompt_text if voice.in_context else None)
+        return _clip_record(row.prompt_audio, row.prompt_text if voice.in_context else None)
     if isinstance(voice, ReferenceVoice):
-        digest, why = _clip_hash(voice.audio)
-        return ReferenceVoiceRecord(
-            audio=str(voice.audio), audio_sha256=digest, audio_sha256_missing=why, transcript=voice.transcript
-        )
+        return _clip_record(voice.audio, voice.transcript)
     if isinstance(voice, VoiceDescription):
         return DescribedVoiceRecord(instruct=voice.instruct)
     return NamedVoiceRecord(speaker=voice.speaker, instruct=voice.instruct)
+
+
+def _clip_record(path: Path | None, transcript: str | None) -> ReferenceVoiceRecord:
+    digest, why = (None, "the row names no clip") if path is None else _clip_hash(path)
+    audio = "" if path is None else str(path)
+    return ReferenceVoiceRecord(audio=audio, audio_sha256=digest, audio_sha256_missing=why, transcript=transcript)
 
 
 def _clip_hash(path: Path) -> tuple[str | None, str | None]:

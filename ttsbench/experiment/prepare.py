@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from ttsbench.adapters.native import NativeEngine
-from ttsbench.core import InvalidInput, Problem, ReferenceVoice
+from ttsbench.adapters.faults import attempt
+from ttsbench.adapters.native import NativeEngine, served_problems
+from ttsbench.core import EngineInfo, InvalidInput, Problem, ReferenceVoice
 from ttsbench.corpus import Column, Corpus, load_corpus, select
-from ttsbench.experiment.rows import RowClip, RowPlan
+from ttsbench.experiment.options import SpeechOptions, drawn_seed, load_settings
+from ttsbench.experiment.resume import differences
+from ttsbench.experiment.rows import RowClip, RowPlan, RunVoice, row_problem
 from ttsbench.experiment.synthesis import Synthesis
-from ttsbench.experiment.voice import checkpoint_voice, drawn_seed, parse_overrides
-from ttsbench.profile import load_profile
-from ttsbench.records import RecordError, RunFolder, read_manifest
-
-T = TypeVar("T")
+from ttsbench.experiment.voice import checkpoint_voice
+from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.records import RecordError, RunFolder, RunManifest, read_manifest
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,9 @@ class SynthOptions:
 
     set: str
     out: Path
-    model: str
-    voice: str | None
-    instruct: str | None
+    speech: SpeechOptions
     x_vector_only: bool
-    language: str
-    seed: int | None
-    max_frames: int | None
     concurrency: int | None
-    profile: str
-    overrides: list[str]
     stream: bool
     locale: str | None
     first: int | None
@@ -43,45 +36,43 @@ class SynthOptions:
 
 
 def prepare(options: SynthOptions) -> Synthesis:
-    """Load and check corpus, profile, checkpoint and voice. Raises InvalidInput holding every fault found in any of them."""
+    """Load and check list, profile, checkpoint, voice and run folder. Raises InvalidInput holding every fault found."""
     problems: list[Problem] = []
-    seed = _folder_seed(options, problems)
-    corpus = _try(problems, lambda: _corpus(options))
-    overrides = parse_overrides(options.overrides, problems)
-    profile = _try(problems, lambda: load_profile(options.profile, overrides))
-    engine = None if profile is None else _try(problems, lambda: NativeEngine(options.model, profile, options.stream))
-    plan = None if engine is None else _plan(options, engine, seed, problems)
-    if corpus is not None and plan is not None:
-        problems += _row_problems(options, corpus, plan)
-    if problems or corpus is None or engine is None or plan is None:
-        raise InvalidInput(problems)
-    concurrency = engine.info().max_num_seqs if options.concurrency is None else options.concurrency
-    return Synthesis(engine, corpus, plan, options.out, concurrency, options.stream)
-
-
-def _try(problems: list[Problem], make: Callable[[], T]) -> T | None:
-    """What `make` makes, or None with its faults added to the list."""
-    try:
-        return make()
-    except InvalidInput as error:
-        problems += error.problems
-        return None
-
-
-def _folder_seed(options: SynthOptions, problems: list[Problem]) -> int:
-    """The run's seed: asked for, or that of the run to resume, or drawn. Checks the run folder on the way."""
-    where, manifest = f"--out {options.out}", RunFolder(options.out).manifest
+    before = _run_to_resume(options.out, problems) if options.resume else None
     if not options.resume:
-        if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
-            hint = "give another folder, or --resume to go on with a run" if manifest.exists() else "give another folder"
-            problems.append(Problem(where, "a folder that is new or empty", "one that is not", hint))
-        return drawn_seed() if options.seed is None else options.seed
+        _check_new(options.out, problems)
+    corpus = attempt(problems, lambda: _corpus(options))
+    profile, config = load_settings(options.speech, problems)
+    voice = None if config is None else _voice(options, config, problems)
+    if corpus is not None and voice is not None:
+        problems += _row_problems(corpus, voice, options.strict)
+    if problems or corpus is None or profile is None or voice is None:
+        raise InvalidInput(problems)
+    engine = NativeEngine(options.speech.model, profile, options.stream)
+    plan = _plan(options.speech, voice, engine.info(), before)
+    concurrency = engine.info().max_num_seqs if options.concurrency is None else options.concurrency
+    synthesis = Synthesis(engine, corpus, plan, RunFolder(options.out), concurrency, options.stream, before)
+    if before is not None and (changed := differences(before, synthesis.manifest)):
+        raise InvalidInput(changed)
+    return synthesis
+
+
+def _check_new(out: Path, problems: list[Problem]) -> None:
+    """Check that a new run may be made in `out`."""
+    if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
+        return
+    is_run = RunFolder(out).manifest.exists()
+    hint = "give another folder, or --resume to go on with this run" if is_run else "give another folder"
+    problems.append(Problem(f"--out {out}", "a folder that is new or empty", "one that is not", hint))
+
+
+def _run_to_resume(out: Path, problems: list[Problem]) -> RunManifest | None:
     try:
-        before = read_manifest(options.out)
+        return read_manifest(out)
     except (OSError, RecordError) as error:
-        problems.append(Problem(where, "the folder of a run to resume", str(error), "leave --resume out to begin one"))
-        return 0
-    return before.settings.seed if options.seed is None else options.seed
+        hint = "leave --resume out to begin a run"
+        problems.append(Problem(f"--out {out}", "the folder of a run to resume", str(error), hint))
+        return None
 
 
 def _corpus(options: SynthOptions) -> Corpus:
@@ -89,31 +80,44 @@ def _corpus(options: SynthOptions) -> Corpus:
     return corpus if options.first is None else select(corpus, first=options.first)
 
 
-def _plan(options: SynthOptions, engine: NativeEngine, seed: int, problems: list[Problem]) -> RowPlan:
-    info = engine.info()
-    named = checkpoint_voice(engine, options.voice, options.instruct, problems)
+def _voice(options: SynthOptions, config: Qwen3TTSConfig, problems: list[Problem]) -> RunVoice:
+    """One voice for all rows, or each row's own clip; checked against what the checkpoint serves."""
+    named = checkpoint_voice(config, options.speech.voice, options.speech.instruct, problems)
     if named is not None and options.x_vector_only:
-        problems.append(Problem("--x-vector-only", "a Base checkpoint", f"one that is {engine.model_type}"))
-    problems += engine.problems(ReferenceVoice(Path()) if named is None else named, options.language)
-    return RowPlan(
-        voice=RowClip(in_context=not options.x_vector_only) if named is None else named,
-        language=options.language,
-        sampling=info.default_sampling,
-        text_layout=info.default_text_layout,
-        seed=seed,
-        max_frames=info.default_max_frames if options.max_frames is None else options.max_frames,
-    )
+        problems.append(Problem("--x-vector-only", "a Base checkpoint", f"one that is {config.model_type.value}"))
+    sample = ReferenceVoice(Path()) if named is None else named
+    problems += served_problems(config, sample, options.speech.language)
+    return RowClip(in_context=not options.x_vector_only) if named is None else named
 
 
-def _row_problems(options: SynthOptions, corpus: Corpus, plan: RowPlan) -> list[Problem]:
+def _row_problems(corpus: Corpus, voice: RunVoice, strict: bool) -> list[Problem]:
     """A set without the clips that the checkpoint needs; with --strict also every row that could not be spoken."""
-    if isinstance(plan.voice, RowClip) and Column.PROMPT_AUDIO not in corpus.fields:
-        return [Problem(str(corpus.path), "a list with prompt clips, since the checkpoint clones voices", "one without")]
-    if not options.strict:
+    if isinstance(voice, RowClip) and Column.PROMPT_AUDIO not in corpus.fields:
+        expected = "a list with prompt clips, since the checkpoint clones voices"
+        return [Problem(str(corpus.path), expected, "one without")]
+    if not strict:
         return []
-    faults = [(row, plan.problem(row)) for row in corpus.rows]
+    faults = [(row, row_problem(row, voice)) for row in corpus.rows]
     return [
-        Problem(f"{corpus.path}:{row.line}", "a row that can be spoken", f"{fault.code}: {fault}", "or leave --strict out")
+        Problem(f"{corpus.path}:{row.line}", "a row that can be spoken", f"{fault.code}: {fault}")
         for row, fault in faults
         if fault is not None
     ]
+
+
+def _plan(
+    speech: SpeechOptions,
+    voice: RunVoice,
+    info: EngineInfo,
+    before: RunManifest | None,
+) -> RowPlan:
+    """What all rows share. The seed is the one asked for, or that of the run to resume, or drawn."""
+    seed = before.settings.seed if before is not None and speech.seed is None else speech.seed
+    return RowPlan(
+        voice=voice,
+        language=speech.language,
+        sampling=info.default_sampling,
+        text_layout=info.default_text_layout,
+        seed=drawn_seed() if seed is None else seed,
+        max_frames=info.default_max_frames if speech.max_frames is None else speech.max_frames,
+    )

@@ -26,11 +26,15 @@ class RowClip:
     in_context: bool = True
 
 
+RunVoice = NamedVoice | VoiceDescription | RowClip
+"""One voice for every row, or each row's own."""
+
+
 @dataclass(frozen=True)
 class RowPlan:
     """What all rows of a run share."""
 
-    voice: NamedVoice | VoiceDescription | RowClip
+    voice: RunVoice
     language: str
     sampling: SamplingParams
     text_layout: TextLayout
@@ -53,8 +57,7 @@ class RowPlan:
 
     def problem(self, row: CorpusRow) -> RowError | None:
         """Why this row's content cannot be spoken, or None."""
-        clip = self.voice if isinstance(self.voice, RowClip) else None
-        return content_problem(row, needs_reference=clip is not None, needs_transcript=bool(clip and clip.in_context))
+        return row_problem(row, self.voice)
 
     def _voice_of(self, row: CorpusRow) -> Voice:
         if not isinstance(self.voice, RowClip):
@@ -62,6 +65,13 @@ class RowPlan:
         if row.prompt_audio is None:
             raise ValueError(f"row {row.utterance_id} names no clip; `problem` stops such rows")
         return ReferenceVoice(row.prompt_audio, row.prompt_text if self.voice.in_context else None)
+
+
+def row_problem(row: CorpusRow, voice: RunVoice) -> RowError | None:
+    """Why this row's content cannot be spoken with such a voice, or None."""
+    if isinstance(voice, RowClip):
+        return content_problem(row, needs_reference=True, needs_transcript=voice.in_context)
+    return content_problem(row, needs_reference=False)
 
 
 def row_seed(run_seed: int, utterance_id: str) -> int:

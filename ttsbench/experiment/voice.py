@@ -1,50 +1,43 @@
-"""What people type for voice, seed and profile settings, checked against what the checkpoint serves."""
+"""What people type for a voice, checked against what the checkpoint serves."""
 
 from __future__ import annotations
 
-import secrets
-
-from ttsbench.adapters.native import NativeEngine
 from ttsbench.core import NamedVoice, Problem, VoiceDescription
-from ttsbench.core.request import SEED_LIMIT
-from ttsbench.models.qwen3_tts.config import ModelType
+from ttsbench.models.qwen3_tts.config import ModelType, Qwen3TTSConfig
 
 
 def checkpoint_voice(
-    engine: NativeEngine, voice: str | None, instruct: str | None, problems: list[Problem]
+    config: Qwen3TTSConfig, voice: str | None, instruct: str | None, problems: list[Problem]
 ) -> NamedVoice | VoiceDescription | None:
     """The voice that --voice and --instruct ask for; None for a Base checkpoint, whose voices are clips.
 
-    Without --voice a CustomVoice checkpoint speaks with the first voice it lists.
+    Without --voice a CustomVoice checkpoint speaks with the first voice it lists. Whether it knows a name is for
+    `served_problems` to say.
     """
-    kind = engine.checkpoint.config.model_type
+    kind = config.model_type
     if voice is not None and kind is not ModelType.CUSTOM_VOICE:
         served = "a description (--instruct)" if kind is ModelType.VOICE_DESIGN else "reference clips"
-        problems.append(Problem("--voice", f"no named voice: this checkpoint is {kind.value} and takes {served}", repr(voice)))
-    if instruct is not None and kind is ModelType.BASE:
-        problems.append(Problem("--instruct", "no instruction: Base checkpoints take none", repr(instruct)))
+        expected = f"no named voice: this checkpoint is {kind.value} and takes {served}"
+        problems.append(Problem("--voice", expected, repr(voice)))
+    if instruct is not None:
+        problems += _instruct_problems(config, instruct)
     match kind:
         case ModelType.BASE:
             return None
         case ModelType.VOICE_DESIGN:
-            if not (instruct or "").strip():
-                problems.append(Problem("--instruct", "a description of the voice", "none", 'try --instruct "a calm man"'))
+            if instruct is None:
+                hint = 'try --instruct "a calm man"'
+                problems.append(Problem("--instruct", "a description of the voice", "none", hint))
             return VoiceDescription(instruct or "")
         case ModelType.CUSTOM_VOICE:
-            return NamedVoice(engine.info().speakers[0] if voice is None else voice, instruct)
+            return NamedVoice(next(iter(config.speakers), "") if voice is None else voice, instruct)
 
 
-def drawn_seed() -> int:
-    """A seed for somebody who gave none; it is recorded, so the run can be repeated."""
-    return secrets.randbelow(SEED_LIMIT)
-
-
-def parse_overrides(pairs: list[str], problems: list[Problem]) -> dict[str, str]:
-    """`key=value` options as a map."""
-    overrides = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            problems.append(Problem("--override", "key=value", repr(pair), "such as --override max_num_seqs=4"))
-        overrides[key.strip()] = value
-    return overrides
+def _instruct_problems(config: Qwen3TTSConfig, instruct: str) -> list[Problem]:
+    """An instruction that would change nothing is refused, not dropped."""
+    if config.model_type is ModelType.BASE:
+        return [Problem("--instruct", "no instruction: Base checkpoints take none", repr(instruct))]
+    if not config.honours_instruct:
+        expected = f"no instruction: checkpoints of size {config.model_size} ignore them, as published"
+        return [Problem("--instruct", expected, repr(instruct))]
+    return [] if instruct.strip() else [Problem("--instruct", "words", repr(instruct), "leave it out")]

@@ -18,7 +18,7 @@ def resolve_checkpoint(name: str) -> Path:
     if name in EMBEDDED:
         return asset_folder(name)
     path = os.path.expanduser(name)
-    if name and os.path.isdir(path):
+    if os.path.isdir(path):
         return Path(path)
     if os.path.exists(path) or name.startswith((".", "/", "~")) or name.count("/") != 1:
         hint = f"give a checkpoint folder, a hub id like Qwen/Qwen3-TTS-12Hz-1.7B-CustomVoice, or {', '.join(EMBEDDED)}"

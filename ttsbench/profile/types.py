@@ -20,6 +20,7 @@ EngineKind = Literal["native"]
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 Determinism = Literal["seeded", "batch_invariant"]
+TokenizerSplit = Literal["qwen2", "mistral"]
 
 _CHECKPOINT = "the checkpoint's default"
 
@@ -84,13 +85,15 @@ class Profile:
     """Prompt and frames of one request."""
     block_size: int = setting(whole(at_least=1), 16)
     """Tokens of one KV block."""
-    num_kv_blocks: int | None = setting(or_null(whole(at_least=1), "computed from memory"), None)
+    num_kv_blocks: int | None = setting(or_null(whole(at_least=1), "enough for every slot at max_model_len"), None)
     determinism: Determinism = setting(one_of(*get_args(Determinism)), "seeded")
 
     text_layout: TextLayout | None = setting(
         or_null(one_of(*map(str, TextLayout), convert=lambda value: TextLayout(str(value))), _CHECKPOINT), None
     )
-    ref_code_context_frames: int = setting(whole(at_least=0), 72)
+    tokenizer_split: TokenizerSplit = setting(one_of(*get_args(TokenizerSplit)), "qwen2")
+    """How text is cut before byte-pair encoding; "mistral" is what transformers does with `fix_mistral_regex`."""
+    ref_code_context_frames: int | None = setting(or_null(whole(at_least=0), "the whole reference"), 72)
     """Reference frames that prime the codec for a cloned voice; 0 primes with none."""
     talker_stream_decode: bool = setting(flag(), False)
     """The talker's own step decodes each frame; this is what fused means."""

@@ -1,7 +1,7 @@
 """PCM as files: one formula from float to 16 bits, one way to write a WAV.
 
-The formula is libsndfile's with clipping on, which most tools of this field use: scale to 32-bit full range, round half to
-even, saturate, keep the high 16 bits. A value that overruns full scale is clamped and counted, never wrapped.
+The formula is libsndfile's with clipping on, which most tools of this field use: scale to 32-bit full range, round half
+to even, saturate, keep the high 16 bits. A value that overruns full scale is clamped and counted, never wrapped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ FULL_SCALE_32 = 2.0**31
 
 
 def to_pcm16(samples: np.ndarray) -> np.ndarray:
-    """int16 [S] of `samples` [S], float with full scale 1.0. Raises ValueError for NaN or infinity."""
+    """int16 [S] of `samples` [S], float with full scale 1.0, or int16 already. NaN and infinity are a ValueError."""
+    if samples.dtype == np.int16:
+        return samples
     if not np.isfinite(samples).all():
         raise ValueError(f"{np.count_nonzero(~np.isfinite(samples))} of {samples.size} samples are not finite")
     scaled = np.rint(samples.astype(np.float64) * FULL_SCALE_32)
@@ -27,8 +29,8 @@ def to_pcm16(samples: np.ndarray) -> np.ndarray:
 
 
 def count_clipped(samples: np.ndarray) -> int:
-    """Samples beyond full scale, which `to_pcm16` clamps."""
-    return int(np.count_nonzero(np.abs(samples) > 1.0))
+    """Samples beyond full scale, which `to_pcm16` clamps; int16 has none."""
+    return 0 if samples.dtype == np.int16 else int(np.count_nonzero(np.abs(samples) > 1.0))
 
 
 def wav_bytes(pcm: np.ndarray, sample_rate_hz: int) -> bytes:

@@ -1,7 +1,7 @@
 """Our model against the golden files of the official package: one number per comparison, shared by tests and docs.
 
-The error of a comparison is the largest relative error of any of its rows: max |ours - theirs| / max |theirs| within a row.
-Codes must be equal, so their error is the share of codes that differ.
+The error of a comparison is the largest relative error of any of its rows: max |ours - theirs| / max |theirs| within
+a row. Codes must be equal, so their error is the share of codes that differ.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def golden(name: str) -> dict[str, Tensor]:
 
 
 @cache
-def toy(name: str) -> Checkpoint:
+def toy(name: str, device: str = "cpu") -> Checkpoint:
     folder = asset_folder("tiny") if name == "tiny" else GOLDEN / name
-    return Checkpoint.load(folder, torch.device("cpu"), torch.float32)
+    return Checkpoint.load(folder, torch.device(device), torch.float32)
 
 
 @cache
@@ -233,7 +233,7 @@ def check_sampling() -> Iterator[Check]:
                 key = f"{setting}.{logits}.{history}"
                 theirs[stored[f"{key}.ids"].long()] = stored[f"{key}.probabilities"]
                 if logits == "tied" and draw.top_p < 1:
-                    # Which of several equal logits at the border survive is left to an unstable sort there; how many is not.
+                    # Which of several equal logits survive at the border is left to an unstable sort; how many is not.
                     ours, theirs = ours.sort().values, theirs.sort().values
                 same_support = torch.equal(ours > 0, theirs > 0)
                 yield Check("sampling probabilities", key, row_error(ours[None], theirs[None]) if same_support else 1.0)

@@ -1,7 +1,7 @@
 """Every number of the model against the official package's, at toy sizes in float32 (golden files, see scripts/oracle).
 
-To see it go red: rotate adjacent pairs instead of halves in `transformer.rotate`, drop the q norm, read predictor table j
-for code j, attach the codec bos to the header, or swap instruct and role. Each was tried.
+To see it go red: rotate adjacent pairs instead of halves in `transformer.rotate`, drop the q norm, read predictor
+table j for code j, attach the codec bos to the header, or swap instruct and role. Each was tried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def test_equals_the_official_package(group: Callable[[], Iterator[Check]]) -> No
 
 
 def test_goldens_cover_every_mode() -> None:
-    """Each task in both text layouts; languages auto, named and dialect; instruct kept and dropped; references of each length."""
+    """Each task in both text layouts; languages auto, named and dialect; instruct kept and dropped; references of each
+    length.
+    """
     names = {case["name"] for case in exactness.cases()}
     for layout in ("streaming", "non_streaming"):
         for mode in (

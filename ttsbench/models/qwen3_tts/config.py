@@ -158,7 +158,7 @@ class GenerationDefaults:
 
     @classmethod
     def from_folder(cls, folder: Path, model_type: ModelType) -> GenerationDefaults:
-        """Published fallbacks fill what the file leaves out; `non_streaming_mode` is the wrapper's argument of that name.
+        """Published fallbacks fill what the file leaves out; `non_streaming_mode` is the wrapper's argument.
 
         Raises InvalidInput for values of the wrong type or out of range.
         """
@@ -228,9 +228,10 @@ class Fields:
         return value
 
     def default(self, key: str, fallback: Any) -> Any:
-        """A value of the type of `fallback`, which stands in where it is absent or null."""
+        """A value of the type of `fallback`, which stands in where it is absent, null or (a fault) mistyped."""
+        faults = len(self.problems)
         value = self.optional(key, type(fallback))
-        return fallback if value is None else value
+        return fallback if value is None or len(self.problems) > faults else value
 
     def choice(self, key: str, names: list[str]) -> str:
         """A required string out of `names`."""

@@ -40,7 +40,7 @@ class Conditioning:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Talker input of one request: `rows` [P, D] to prefill, then `trailing` [T, D] text rows, one per frame, then `pad` [D].
+    """Talker input of one request: `rows` [P, D] to prefill, then text rows per frame: `trailing` [T, D], then `pad`.
 
     `context_codes` [R, Q] are reference frames the codec hears before the first generated frame, or None.
     """

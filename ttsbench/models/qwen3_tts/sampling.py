@@ -62,7 +62,7 @@ def forbid(logits: Tensor, forbidden: Tensor) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
-    """Keep logits that reach their row's k-th largest (ties survive): `top_k` [B], 0 keeps all; `largest` = max(top_k)."""
+    """Keep logits that reach their row's k-th largest, ties included; `top_k` [B], 0 keeps all, at most `largest`."""
     largest = min(largest, logits.shape[-1])
     if largest == 0:
         return logits
@@ -77,7 +77,7 @@ def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
     Among equal logits at the border the lower ids go first; the published processor leaves that to an unstable sort.
     """
     probs, order = torch.softmax(logits, dim=-1).sort(dim=-1, stable=True)
-    dropped = (probs.cumsum(dim=-1) <= 1 - top_p[:, None]) & (top_p < 1)[:, None]
+    dropped = probs.cumsum(dim=-1) <= 1 - top_p[:, None]
     dropped[:, -1] = False
     return forbid(logits, torch.zeros_like(dropped).scatter(1, order, dropped))
 

@@ -40,7 +40,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """Every (name, tensor) of a folder's weight files. Raises InvalidInput for a file cut short or of another format."""
+    """Every (name, tensor) of a folder's weight files. Raises InvalidInput for one cut short or of another format."""
     for path in weight_files(folder):
         try:
             with safe_open(path, framework="pt") as file:

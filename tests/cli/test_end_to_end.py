@@ -1,0 +1,27 @@
+"""The embedded checkpoint and the embedded recogniser: words in, the same words out, no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.harness import check_run_folder, ttsbench
+from ttsbench.records import read_scores
+
+
+def test_the_tiny_checkpoint_is_understood(tmp_path: Path) -> None:
+    """Goes red when the engine garbles speech: three sentences then lose most of their words, not one or two.
+
+    A checkpoint of this size is no perfect speaker and the recogniser no perfect listener, hence a third, not zero.
+    """
+    run = tmp_path / "run"
+    spoken = ttsbench("synth", "--set", "mini-en", "--first", 3, "--out", run, "--seed", 1)
+    assert spoken.code == 0, spoken.err
+    check_run_folder(run)
+    scored = ttsbench("score", run)
+    assert scored.code == 0, scored.err
+    (summary,) = read_scores(run).wer.values()
+    assert (summary.complete, summary.rows_scored) == (True, 3)
+    assert summary.all_rows is not None
+    assert summary.all_rows.corpus_pct is not None
+    assert summary.all_rows.corpus_pct < 34
+    assert f"{summary.all_rows.corpus_pct:.2f} %" in scored.out

@@ -1,0 +1,116 @@
+"""`score`: a table that can be read and searched, rows listed by name, and the exit code of each outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.harness import ttsbench
+from tests.records.builders import request_without_audio
+from tests.score.runs import FakeAsr, fake_protocol, spoken, write_run
+from ttsbench.records import RequestRecord, RowStatus
+from ttsbench.score.protocol import PROTOCOLS
+
+TEXT = "one two three four"
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> dict[int, str | Exception]:
+    """What the recogniser of protocol fake-1 hears in each row."""
+    words: dict[int, str | Exception] = {}
+    monkeypatch.setitem(PROTOCOLS, "fake-1", fake_protocol(FakeAsr(words)))
+    return words
+
+
+def run_of(folder: Path, rows: int, *without_audio: RequestRecord) -> Path:
+    return write_run(folder, [*(spoken(folder, i, TEXT) for i in range(rows)), *without_audio])
+
+
+def figures(out: str) -> dict[str, list[str]]:
+    """Cells of the table by the name of their row."""
+    lines = [line.strip("│┃").split("│") for line in out.splitlines() if line.startswith("│")]
+    return {cells[0].strip(): [cell.strip() for cell in cells[1:]] for cells in lines}
+
+
+def test_all_rows_ok(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when a figure stands under another's name, or a run without a fault is not exit code 0."""
+    heard |= {0: TEXT, 1: "one two four four five"}
+    ended = ttsbench("score", run_of(tmp_path, 2), "--protocol", "fake-1")
+    assert ended.code == 0, ended.err
+    table = figures(ended.out)
+    assert table["corpus WER"] == ["25.00 %", "25.00 %"]
+    assert table["sentence mean WER"] == ["25.00 %", "25.00 %"]
+    assert table["substitutions/deletions/insertions"] == ["1/0/1", "1/0/1"]
+    assert table["rows"] == ["2", "2"]
+    assert table["reference words"] == ["8", "8"]
+    assert table["rows charged"] == ["0", "-"]
+    assert (tmp_path / "scores.json").exists()
+
+
+def test_charged_rows_are_named_and_weigh_in(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when failures leave the headline figure, are not listed by id and cause, or pass with exit code 0."""
+    heard |= {0: TEXT}
+    failed = request_without_audio(1, RowStatus.FAILED, TEXT)
+    ended = ttsbench("score", run_of(tmp_path, 1, failed), "--protocol", "fake-1")
+    assert ended.code == 4
+    table = figures(ended.out)
+    assert table["corpus WER"] == ["50.00 %", "0.00 %"]
+    assert table["rows charged"] == ["1", "-"]
+    assert "charged u1: failed, broken: it broke" in ended.err
+    assert "u0" not in ended.err
+
+
+def test_a_broken_recogniser_is_an_incomplete_result(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when rows that could not be scored count as right or wrong, or the exit code says that all is well."""
+    heard |= {0: TEXT, 1: RuntimeError("out of memory")}
+    ended = ttsbench("score", run_of(tmp_path, 2), "--protocol", "fake-1")
+    assert ended.code == 5
+    assert "unscored u1: asr_error, RuntimeError: out of memory" in ended.err
+    assert "incomplete: the recogniser broke on 1 rows" in ended.err
+    assert figures(ended.out)["rows unscored"] == ["1", "-"]
+
+
+def test_rows_that_have_no_record_are_charged(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when a run that lost rows scores as if it had been smaller."""
+    heard |= {0: TEXT}
+    write_run(tmp_path, [spoken(tmp_path, 0, TEXT), spoken(tmp_path, 1, TEXT)])
+    log = (tmp_path / "requests.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "requests.jsonl").write_text(log[0], encoding="utf-8")
+    ended = ttsbench("score", tmp_path, "--protocol", "fake-1")
+    assert ended.code == 4
+    assert "charged row 1: missing_record" in ended.err
+
+
+@pytest.mark.parametrize("protocol", ["fake-1", "no-such"])
+def test_what_is_no_run_is_invalid_input(tmp_path: Path, heard: dict[int, str | Exception], protocol: str) -> None:
+    """Goes red when a wrong folder or protocol ends in a traceback, or in a score of nothing."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    ended = ttsbench("score", empty if protocol == "fake-1" else run_of(tmp_path, 1), "--protocol", protocol)
+    assert ended.code == 2
+    assert ("a run folder with run.json" if protocol == "fake-1" else "expected one of mini-en-1, fake-1") in ended.err
+
+
+def test_a_broken_manifest_is_named(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when an unreadable run.json ends in a traceback."""
+    (tmp_path / "run.json").write_text("{}")
+    ended = ttsbench("score", tmp_path, "--protocol", "fake-1")
+    assert ended.code == 2
+    assert str(tmp_path / "run.json") in ended.err
+
+
+def test_piped_output_is_plain_and_unwrapped(
+    tmp_path: Path, heard: dict[int, str | Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goes red when colours reach a pipe, a narrow COLUMNS wraps a cell, or progress mixes into the table."""
+    monkeypatch.setenv("COLUMNS", "40")
+    run = tmp_path / ("a_rather_long_name_for_a_run_folder_" * 3)
+    run.mkdir()
+    heard |= {0: TEXT}
+    ended = ttsbench("score", run_of(run, 1), "--protocol", "fake-1")
+    assert "\x1b" not in ended.out + ended.err
+    assert ended.out.splitlines()[0] == f"{run}: word error rate, protocol fake-1"
+    assert "substitutions/deletions/insertions" in figures(ended.out)
+    assert "score: 1/1 rows" in ended.err
+    assert "score:" not in ended.out
