@@ -89,9 +89,7 @@ def main() -> None:
     options = parser.parse_args()
     overrides = dict(pair.split("=", 1) for pair in options.override)
     engines = {
-        level: NativeEngine(
-            options.model, load_profile("qwen3_tts_fused_cpu", {**overrides, "determinism": level})
-        )
+        level: NativeEngine(options.model, load_profile("qwen3_tts_fused_cpu", {**overrides, "determinism": level}))
         for level in LEVELS
     }
     requests = make_requests(engines["seeded"], options.rows)

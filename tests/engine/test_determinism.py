@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def cancelling(engine: ToyEngine, name: str, at: int) -> Callable[[AudioChunk], 
     return on_chunk
 
 
-def run(asked: list[SpeechRequest], cancel: str = "", **options: object) -> dict[str, Heard]:
+def run(asked: list[SpeechRequest], cancel: str = "", **options: Any) -> dict[str, Heard]:
     engine = ToyEngine(**options)
     return engine.speak(asked, cancelling(engine, cancel, 2) if cancel else None)
 
@@ -57,7 +58,7 @@ def shuffled(seed: int) -> list[SpeechRequest]:
     return order
 
 
-LAYOUTS: list[dict[str, object]] = [
+LAYOUTS: list[dict[str, Any]] = [
     {"asked": ASKED, "max_num_seqs": 1},
     {"asked": ASKED, "max_num_seqs": 8},
     {"asked": shuffled(1), "max_num_seqs": 8},
@@ -74,8 +75,8 @@ LAYOUTS: list[dict[str, object]] = [
 @pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
 def test_batch_invariant_is_byte_equal(layout: int) -> None:
     """Red if rows share a forward pass (`_schedule` returning the plan whole), or prompts are cut by the budget."""
-    first = run(**LAYOUTS[0], batch_invariant=True)  # type: ignore[arg-type]
-    other = run(**LAYOUTS[layout], batch_invariant=True)  # type: ignore[arg-type]
+    first = run(**LAYOUTS[0], batch_invariant=True)
+    other = run(**LAYOUTS[layout], batch_invariant=True)
     for one in ASKED:
         assert np.array_equal(np.stack(first[one.id].codes), np.stack(other[one.id].codes))
         assert first[one.id].pcm.tobytes() == other[one.id].pcm.tobytes()
@@ -91,10 +92,10 @@ def test_seeded_repeats_itself_in_the_same_layout() -> None:
 @pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
 def test_seeded_noise_is_the_requests_own(layout: int, noise: Noise) -> None:
     """The very same numbers for (seed, frame, codebook), whoever else runs: red with any generator that keeps state."""
-    run(**LAYOUTS[0])  # type: ignore[arg-type]
+    run(**LAYOUTS[0])
     before = dict(noise)
     noise.clear()
-    run(**LAYOUTS[layout])  # type: ignore[arg-type]
+    run(**LAYOUTS[layout])
     shared = [key for key in before if key in noise]
     assert {seed for seed, _ in shared} == {one.seed for one in ASKED}
     assert all(torch.equal(before[key], noise[key]) for key in shared)
@@ -113,10 +114,10 @@ def test_seeded_differs_by_rounding_only(layout: int, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(FrameSampler, "first", first)
     monkeypatch.setattr(FrameSampler, "rest", lambda self, book, _: (self.uniforms[:, book] * 64).long())
-    heard = run(**LAYOUTS[0])  # type: ignore[arg-type]
+    heard = run(**LAYOUTS[0])
     logits = dict(seen)
     seen.clear()
-    other = run(**LAYOUTS[layout])  # type: ignore[arg-type]
+    other = run(**LAYOUTS[layout])
     for one in ASKED:
         assert heard[one.id].frames == other[one.id].frames == one.max_frames
         assert np.abs(heard[one.id].pcm - other[one.id].pcm).max() < 1e-4

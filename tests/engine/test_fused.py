@@ -168,8 +168,7 @@ def test_chunk_size_decides_when_and_never_what(chunk_frames: int | None, at_onc
 
 
 def test_requests_join_and_leave_and_nothing_is_left() -> None:
-    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards.
-    """
+    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards."""
     engine, asked = ToyEngine(max_num_seqs=3), requests(13)
     later = asked[5:]
 
@@ -286,6 +285,18 @@ def test_cancelling_what_has_ended_changes_nothing() -> None:
     assert not engine.cancel("never heard of")
     assert sum(c.final for c in heard["a"].chunks) == 1
     assert not list(engine.chunks())
+
+
+def test_a_listener_gets_control_back_between_steps() -> None:
+    """Utterances held back whole give nothing to hear for long; asked to stop, the loop ends at the next step and leaves
+    the requests as they are. Red if `chunks` asks only after a chunk."""
+    engine = ToyEngine(chunk_frames=None)
+    engine.submit(request("a", max_frames=40))
+    asked = iter([False, False, True])
+    assert not list(engine.chunks(lambda: next(asked, True)))
+    assert 0 < len(engine.heard["a"].codes) < 4
+    assert engine.speak([])["a"].frames > 4
+    engine.assert_empty()
 
 
 def test_cancelling_from_inside_the_loop() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -58,8 +58,8 @@ class ScriptedEngine:
         self.alive[request.id] = 0
         self.most_alive = max(self.most_alive, len(self.alive))
 
-    def chunks(self) -> Iterator[AudioChunk]:
-        while self.alive or self._out:
+    def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
+        while self._out or (self.alive and not stopping()):
             for request_id, done in list(self.alive.items()):
                 self._out.append(self._next(request_id, done))
             while self._out:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -40,8 +40,8 @@ def test_a_stop_cancels_what_is_in_flight_and_starts_nothing_more() -> None:
     pieces = loop.run(jobs("a", "b", "c", "d"))
     engine_chunks = engine.chunks
 
-    def chunks() -> Iterator[AudioChunk]:
-        for number, one in enumerate(engine_chunks()):
+    def chunks(stopping: Callable[[], bool]) -> Iterator[AudioChunk]:
+        for number, one in enumerate(engine_chunks(stopping)):
             if number == 5:
                 stop.append(1)
             yield one
@@ -59,7 +59,7 @@ def test_an_engine_that_loses_a_row_is_found_out() -> None:
     """Goes red when the loop spins for ever, or ends as if all were well, after an engine forgot a final chunk."""
 
     class Forgetful(ScriptedEngine):
-        def chunks(self) -> Iterator[AudioChunk]:
+        def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
             self.alive.clear()
             yield from ()
 
@@ -71,7 +71,7 @@ def test_a_chunk_after_the_end_is_found_out() -> None:
     """Goes red when audio that follows a final chunk is dropped or joined to its row."""
 
     class Talkative(ScriptedEngine):
-        def chunks(self) -> Iterator[AudioChunk]:
+        def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
             yield chunk("a#1", finish=Finish(FinishReason.STOP))
             yield chunk("a#1", 1, (1, 2))
 

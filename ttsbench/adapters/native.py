@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -33,7 +33,6 @@ from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
-from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
 from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
 from ttsbench.models.source import resolve_checkpoint
 from ttsbench.profile import Profile
@@ -101,8 +100,8 @@ class NativeEngine:
     def submit(self, request: SpeechRequest) -> None:
         self._engine.submit(request)
 
-    def chunks(self) -> Iterator[AudioChunk]:
-        return self._engine.chunks()
+    def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
+        return self._engine.chunks(stopping)
 
     def cancel(self, request_id: str) -> bool:
         return self._engine.cancel(request_id)
@@ -195,10 +194,7 @@ def _device(profile: Profile) -> torch.device:
 def _load(model: str, profile: Profile, device: torch.device) -> Checkpoint:
     folder = resolve_checkpoint(model)
     dtype, codec_dtype = _dtype(profile.dtype, device), _dtype(profile.codec_dtype, device)
-    checkpoint = Checkpoint.load(folder, device, dtype, codec_dtype)
-    if checkpoint.tokenizer.split == profile.tokenizer_split:
-        return checkpoint
-    return replace(checkpoint, tokenizer=TextTokenizer.from_folder(folder, profile.tokenizer_split))
+    return Checkpoint.load(folder, device, dtype, codec_dtype, profile.tokenizer_split)
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:

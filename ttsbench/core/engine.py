@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,9 +44,9 @@ class Engine(Protocol):
     def submit(self, request: SpeechRequest) -> None:
         """Queue a request. Its failure, whenever it shows, arrives as a final chunk, never as an exception here."""
 
-    def chunks(self) -> Iterator[AudioChunk]:
-        """Chunks of all requests as they appear; ends when nothing submitted is left. May be called again after
-        `submit`.
+    def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
+        """Chunks of all requests as they appear, until nothing submitted is left; or, between two steps of the engine,
+        until `stopping` says so, with requests left as they are. May be called again at any time.
         """
 
     def cancel(self, request_id: str) -> bool:

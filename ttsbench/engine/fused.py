@@ -101,20 +101,19 @@ class FusedEngine:
         self.scheduler.add(sequence)
 
     def cancel(self, request_id: str) -> bool:
-        """End a request now and free all it holds; False when it has already ended. Frames already emitted stay valid.
-        """
+        """End a request now and free all it holds; False when it has already ended. Frames already emitted stay valid."""
         sequence = self._alive.get(request_id)
         if sequence is None:
             return False
         self._end(sequence, Finish(FinishReason.CANCELLED))
         return True
 
-    def chunks(self) -> Iterator[AudioChunk]:
-        """Chunks as they appear, until nothing submitted is left."""
-        while self._out or self._alive:
+    def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
+        """Chunks as they appear, until nothing submitted is left or, between two steps, `stopping` says so."""
+        while self._out or (self._alive and not stopping()):
             while self._out:
                 yield self._out.popleft()
-            if self._alive:
+            if self._alive and not stopping():
                 self.step()
 
     def step(self) -> None:

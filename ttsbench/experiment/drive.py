@@ -56,15 +56,20 @@ class ClosedLoop:
         yield from self._hand_over(waiting)
         while self._running:
             before = list(self._running)
-            for chunk in self._engine.chunks():
-                if result := self._take(chunk):
-                    yield result
-                    yield from self._hand_over(waiting)
-                if self._stopping():
-                    for request_id in list(self._running):
-                        self._engine.cancel(request_id)
+            yield from self._listen(waiting, self._stopping)
+            if self._running and self._stopping():
+                for request_id in before:
+                    self._engine.cancel(request_id)
+                yield from self._listen(waiting, lambda: False)
             if lost := [request_id for request_id in before if request_id in self._running]:
                 raise RuntimeError(f"the engine ended without a final chunk for {', '.join(lost)}")
+
+    def _listen(self, waiting: Iterator[Job], stopping: Callable[[], bool]) -> Iterator[RowResult]:
+        """Results as they end, with new rows in their place."""
+        for chunk in self._engine.chunks(stopping):
+            if result := self._take(chunk):
+                yield result
+                yield from self._hand_over(waiting)
 
     def _take(self, chunk: AudioChunk) -> RowResult | None:
         """File a chunk under its row; the row's result if this was its last one."""

@@ -104,7 +104,7 @@ def test_ties_survive_top_k() -> None:
 def test_top_k_keeps_what_reaches_the_kth_largest(seed: int, k: int) -> None:
     """0 keeps all, and so does a k beyond the vocabulary. To break it: treat 0 as 1, or forget to clamp."""
     logits = logits_of(seed)
-    kept = keep_top_k(logits, torch.tensor([k]), k)
+    kept = keep_top_k(logits, torch.tensor([k]), 40)  # a neighbour may ask for more
     if k == 0:
         assert torch.equal(kept, logits)
     else:
@@ -211,7 +211,7 @@ def _kept_by_definition(logits: Tensor, params: DrawParams) -> Tensor:
 def test_draws_rise_with_the_uniform(seed: int, params: DrawParams, uniforms: list[float]) -> None:
     """Codes own intervals in their own order, which is what keeps seeded draws stable under rounding.
 
-    To break it: draw along the sorted probabilities, or with Gumbel noise.
+    To break it: draw along the sorted probabilities.
     """
     logits = logits_of(seed).expand(len(uniforms), -1)
     codes = draw_codes(logits, draws_of(*[params] * len(uniforms)), torch.tensor(sorted(uniforms)))

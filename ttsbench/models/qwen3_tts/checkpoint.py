@@ -48,7 +48,12 @@ class Checkpoint:
 
     @classmethod
     def load(
-        cls, folder: Path, device: torch.device, dtype: torch.dtype, codec_dtype: torch.dtype | None = None
+        cls,
+        folder: Path,
+        device: torch.device,
+        dtype: torch.dtype,
+        codec_dtype: torch.dtype | None = None,
+        tokenizer_split: str = "qwen2",
     ) -> Checkpoint:
         """Load a folder in the published layout. Raises InvalidInput listing what is missing or does not fit."""
         data = read_json(folder / "config.json")
@@ -60,7 +65,7 @@ class Checkpoint:
         problems = list(_disagreements(config, codec_config, speaker_encoder, folder))
         if problems:
             raise InvalidInput(problems)
-        tokenizer = TextTokenizer.from_folder(folder)
+        tokenizer = TextTokenizer.from_folder(folder, tokenizer_split)
         with torch.device("meta"):
             model, codec = Qwen3TTS(config, speaker_encoder), Codec(codec_config)
         load_weights(model, folder, device, dtype)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
-from ttsbench.models.qwen3_tts.transformer import DecoderStack, DenseCache
+from ttsbench.models.qwen3_tts.transformer import DecoderStack, DenseCache, Embedding
 
 Draw = Callable[[int, Tensor], Tensor]
 """(codebook, float32 logits [B, codebook size]) -> codes [B]."""
@@ -26,7 +26,7 @@ class PredictorStack(DecoderStack):
     def __init__(self, config: Qwen3TTSConfig) -> None:
         super().__init__(config.predictor)
         width, books = config.talker.hidden_size, config.num_codebooks - 1
-        self.codec_embedding = nn.ModuleList(nn.Embedding(config.codebook_size, width) for _ in range(books))
+        self.codec_embedding = nn.ModuleList(Embedding(config.codebook_size, width) for _ in range(books))
 
 
 class CodePredictor(nn.Module):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ttsbench.models.qwen3_tts.code_predictor import CodePredictor
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
-from ttsbench.models.qwen3_tts.transformer import Attend, DecoderStack
+from ttsbench.models.qwen3_tts.transformer import Attend, DecoderStack, Embedding
 
 
 class TextProjection(nn.Module):
@@ -32,8 +32,8 @@ class TalkerStack(DecoderStack):
 
     def __init__(self, config: Qwen3TTSConfig) -> None:
         super().__init__(config.talker)
-        self.codec_embedding = nn.Embedding(config.talker_vocab_size, config.talker.hidden_size)
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = Embedding(config.talker_vocab_size, config.talker.hidden_size)
+        self.text_embedding = Embedding(config.text_vocab_size, config.text_hidden_size)
 
 
 class Talker(nn.Module):

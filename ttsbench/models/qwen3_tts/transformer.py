@@ -25,6 +25,17 @@ class Attend(Protocol):
     def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor: ...
 
 
+class Embedding(nn.Module):
+    """Rows of a table: `nn.Embedding` without its random start, which on the meta device imports a compiler."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight)
+
+
 class RMSNorm(nn.Module):
     """x / rms(x) in float32, back to the input's dtype, then times the weight: the published order of casts.
 
