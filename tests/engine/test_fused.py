@@ -288,8 +288,10 @@ def test_cancelling_what_has_ended_changes_nothing() -> None:
 
 
 def test_a_listener_gets_control_back_between_steps() -> None:
-    """Utterances held back whole give nothing to hear for long; asked to stop, the loop ends at the next step and leaves
-    the requests as they are. Red if `chunks` asks only after a chunk."""
+    """Utterances held back whole give nothing to hear for long; asked to stop, the loop ends at the next step and
+    leaves
+    the requests as they are. Red if `chunks` asks only after a chunk.
+    """
     engine = ToyEngine(chunk_frames=None)
     engine.submit(request("a", max_frames=40))
     asked = iter([False, False, True])

@@ -46,7 +46,7 @@ def test_a_stop_cancels_what_is_in_flight_and_starts_nothing_more() -> None:
                 stop.append(1)
             yield one
 
-    engine.chunks = chunks  # type: ignore[method-assign]
+    engine.chunks = chunks  # type: ignore[method-assign, assignment]
     results = list(pieces)
     assert [r.job.row.utterance_id for r in results] == ["a", "b"]
     finishes = [r.chunks[-1].finish for r in results]
