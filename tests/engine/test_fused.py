@@ -168,7 +168,7 @@ def test_chunk_size_decides_when_and_never_what(chunk_frames: int | None, at_onc
 
 
 def test_requests_join_and_leave_and_nothing_is_left() -> None:
-    """Thirteen requests over three slots, some submitted while others run; slots, blocks and maps are empty afterwards."""
+    """Thirteen requests over three slots, some submitted while others run; all is free and empty afterwards."""
     engine, asked = ToyEngine(max_num_seqs=3), requests(13)
     later = asked[5:]
 

@@ -101,7 +101,7 @@ class FusedEngine:
         self.scheduler.add(sequence)
 
     def cancel(self, request_id: str) -> bool:
-        """End a request now and free all it holds; False when it has already ended. Frames already emitted stay valid."""
+        """End a request now and free all it holds; False when it had ended. Frames already emitted stay valid."""
         sequence = self._alive.get(request_id)
         if sequence is None:
             return False

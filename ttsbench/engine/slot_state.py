@@ -42,7 +42,7 @@ class SlotState:
         return self._prompt(slot).rows[start : start + rows]
 
     def text_rows(self, slots: list[int], frames: list[int]) -> Tensor:
-        """The text row [B, D] that joins frame `frames[i]` of `slots[i]`: its trailing text, then the pad row for ever."""
+        """Text rows [B, D] that join frame `frames[i]` of `slots[i]`: trailing text first, then always the pad row."""
         rows = []
         for slot, frame in zip(slots, frames, strict=True):
             prompt = self._prompt(slot)
