@@ -27,11 +27,6 @@ from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoderConfig
 GOLDEN = Path(__file__).parents[2] / "golden"
 DTYPE_WORDS = {torch.float32: "F32", torch.bfloat16: "BF16"}
 
-# Filled here, the list of what `torch.device("meta")` redirects holds torch's own functions; filled inside a test, it
-# would hold the ones that poison memory, and gigabytes of real memory would be taken.
-with torch.device("meta"):
-    torch.empty(0)
-
 PARTS: tuple[tuple[str, int, int], ...] = (
     # prefixes, 1.7B, 0.6B
     ("talker.model.layers. talker.model.norm.", 1_409_410_048, 440_467_456),
