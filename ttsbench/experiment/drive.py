@@ -58,7 +58,7 @@ class ClosedLoop:
             before = list(self._running)
             yield from self._listen(waiting, self._stopping)
             if self._running and self._stopping():
-                for request_id in before:
+                for request_id in list(self._running):
                     self._engine.cancel(request_id)
                 yield from self._listen(waiting, lambda: False)
             if lost := [request_id for request_id in before if request_id in self._running]:
