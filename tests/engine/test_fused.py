@@ -244,6 +244,24 @@ def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() ->
     engine.assert_empty()
 
 
+def test_non_finite_logits_of_any_codebook_end_their_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draw from NaN is some code with finite PCM: only the logits tell. Red if codebooks 1..Q-1 go unchecked."""
+    from ttsbench.engine.sampler import FrameSampler
+
+    inner = FrameSampler.rest
+
+    def rest(self: FrameSampler, book: int, logits: torch.Tensor) -> torch.Tensor:
+        broken = (self.state.seed[self.slots] == 7) & (self.state.frame[self.slots] == 2) & (book == 9)
+        return inner(self, book, logits.masked_fill(broken[:, None], float("nan")))
+
+    monkeypatch.setattr(FrameSampler, "rest", rest)
+    heard = ToyEngine().speak([request("a", seed=7, max_frames=9), request("b", TEXTS[1], seed=8)])
+    finish = heard["a"].chunks[-1].finish
+    assert finish is not None
+    assert (finish.code, heard["a"].frames) == ("non_finite", 2)
+    assert heard["b"].reason is not FinishReason.FAILED
+
+
 def test_a_code_outside_the_codebook_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A vocabulary may be wider than the codebooks; such a code is no frame and never becomes another one's sound."""
     from ttsbench.engine.sampler import FrameSampler

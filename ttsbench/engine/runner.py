@@ -74,9 +74,9 @@ class Runner:
         if not plan.finishing:
             return StepOutput.empty(self.config.num_codebooks, self.codec.decoder.hop)
         slots = torch.tensor([s.slot for s in plan.finishing], dtype=torch.int64, device=self.device)
-        codes, logits = self._sample(plan, hidden, slots)
+        codes, finite = self._sample(plan, hidden, slots)
         pcm = self._decode(codes, slots)
-        finite = logits.isfinite().all(dim=1) & pcm.isfinite().all(dim=1)
+        finite &= pcm.isfinite().all(dim=1)
         ended = codes[:, 0] == self.config.control.eos
         return StepOutput(codes.cpu().numpy(), ended.cpu().numpy(), finite.cpu().numpy(), pcm.float().cpu().numpy())
 
@@ -98,15 +98,14 @@ class Runner:
         )
 
     def _sample(self, plan: StepPlan, hidden: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes [R, Q] of one frame per finishing row, committed to the slots; and codebook 0's logits."""
+        """Codes [R, Q] of one frame per finishing row, committed to the slots; whether all logits were finite [R]."""
         sampler = FrameSampler(self.config, self.state, slots, [s.request.sampling for s in plan.finishing])
-        logits = self.talker.logits(hidden)
-        first = sampler.first(logits)
+        first = sampler.first(self.talker.logits(hidden))
         rest = self.talker.code_predictor(hidden, self.talker.embed_codec(first), sampler.rest)
         codes = torch.cat((first[:, None], rest), dim=1)
         text = self.state.text_rows([s.slot for s in plan.finishing], [s.frames for s in plan.finishing])
         self.state.commit(slots, codes, self.talker.embed_frames(codes) + text)
-        return codes, logits
+        return codes, sampler.finite
 
     def _decode(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [R, hop] of one frame per slot. A row without a valid code 0 decodes code 0; the host discards it."""

@@ -29,9 +29,12 @@ class FrameSampler:
         ids = torch.arange(config.talker_vocab_size, device=slots.device)
         self.suppressed = (ids >= config.first_control_id) & (ids != self.eos)
         self.is_eos = ids == self.eos
+        self.finite = torch.ones(len(params), device=slots.device, dtype=torch.bool)
+        """Rows [B] whose logits have all been finite so far: a draw from NaN gives some code that means nothing."""
 
     def first(self, logits: Tensor) -> Tensor:
         """Codebook 0 or end of speech [B] from float32 logits [B, talker vocabulary]."""
+        self.finite &= logits.isfinite().all(dim=1)
         state, slots = self.state, self.slots
         logits = penalise_repeats(logits, state.seen[slots], state.penalty[slots])
         too_early = state.frame[slots] < state.min_frames[slots]
@@ -40,4 +43,5 @@ class FrameSampler:
 
     def rest(self, book: int, logits: Tensor) -> Tensor:
         """Codebook `book` >= 1 [B] from float32 logits [B, codebook size]: a `code_predictor.Draw`."""
+        self.finite &= logits.isfinite().all(dim=1)
         return draw_codes(logits, self.predictor, self.uniforms[:, book])
