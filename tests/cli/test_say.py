@@ -44,7 +44,7 @@ def test_a_seed_decides_the_noise_and_zero_is_a_seed(tmp_path: Path) -> None:
 
 def test_an_utterance_that_is_cut_says_so(tmp_path: Path) -> None:
     """Goes red when a finish by length looks like success, or has other than its limit of frames."""
-    ended = say(tmp_path / "a.wav", "Hi.", BASE, "--reference", CLIP)
+    ended = say(tmp_path / "a.wav", "Hi.", BASE, "--reference", CLIP, "--seed", 7)
     assert ended.code == 4
     assert "cut at its limit of 12 frames" in ended.err
     assert len(pcm_of(tmp_path / "a.wav")) == 12 * 1920

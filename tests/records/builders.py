@@ -74,6 +74,7 @@ def manifest(rows: int = 2, status: RunStatus = RunStatus.COMPLETE, locale: str 
             determinism="seeded",
             device="cpu",
             dtype="float32",
+            codec_dtype="float32",
             reports_frames=True,
             speakers=("ann",),
             languages=("english",),

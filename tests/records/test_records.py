@@ -29,6 +29,7 @@ def test_engine_record_holds_what_an_engine_says_field_by_field() -> None:
         determinism="seeded",
         device="cpu",
         dtype="float32",
+        codec_dtype="float32",
         reports_frames=True,
         speakers=("ann",),
         languages=("english",),

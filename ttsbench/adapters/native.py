@@ -85,6 +85,7 @@ class NativeEngine:
             determinism=self.profile.determinism,
             device=str(self.device),
             dtype=str(self.checkpoint.model.talker.codec_head.weight.dtype).removeprefix("torch."),
+            codec_dtype=str(self.checkpoint.codec.decoder.dtype).removeprefix("torch."),
             reports_frames=True,
             speakers=tuple(config.speakers),
             languages=config.offered_languages,

@@ -28,6 +28,8 @@ class EngineInfo:
     """"none", "seeded" or "batch_invariant" (see docs/determinism.md)."""
     device: str
     dtype: str
+    """Of talker and code predictor."""
+    codec_dtype: str
     reports_frames: bool
     speakers: tuple[str, ...]
     languages: tuple[str, ...]

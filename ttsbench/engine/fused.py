@@ -167,16 +167,22 @@ class FusedEngine:
         for chunk in plan.prefill:
             chunk.sequence.prefilled += chunk.rows
         for row, sequence in enumerate(plan.finishing):
-            if not output.finite[row]:
-                detail = f"non-finite logits or PCM in frame {sequence.frames}"
-                self._end(sequence, Finish(FinishReason.FAILED, "non_finite", detail))
+            if fault := self._fault(output, row):
+                self._end(sequence, Finish(FinishReason.FAILED, fault[0], f"{fault[1]} in frame {sequence.frames}"))
             elif output.ended[row]:
                 self._end(sequence, Finish(FinishReason.STOP))
-            elif output.codes[row, 0] >= self.runner.codebook_size:
-                detail = f"code {output.codes[row, 0]} of frame {sequence.frames} is not in the codec's codebook"
-                self._end(sequence, Finish(FinishReason.FAILED, "invalid_code", detail))
             else:
                 self._emit(sequence, output.pcm[row], now)
+
+    def _fault(self, output: StepOutput, row: int) -> tuple[str, str] | None:
+        """Code and words for a row that holds no sound frame. PCM counts only where there is a frame."""
+        if not output.finite_logits[row]:
+            return "non_finite", "logits of talker or code predictor are not finite"
+        if output.ended[row]:
+            return None
+        if output.codes[row, 0] >= self.runner.codebook_size:
+            return "invalid_code", f"code {output.codes[row, 0]} is not in the codec's codebook"
+        return None if output.finite_pcm[row] else ("non_finite", "PCM of the codec is not finite")
 
     def _emit(self, sequence: Sequence, pcm: np.ndarray, now: int) -> None:
         """Take one frame in, and queue a chunk when one is full or the request ends here."""

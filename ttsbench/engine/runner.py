@@ -31,15 +31,17 @@ class StepOutput:
     """int64 [R, Q]; column 0 may be the end-of-speech id."""
     ended: np.ndarray
     """bool [R]: end of speech was drawn, the row holds no frame."""
-    finite: np.ndarray
-    """bool [R]: logits and PCM are finite."""
+    finite_logits: np.ndarray
+    """bool [R]: all logits of talker and code predictor are finite."""
+    finite_pcm: np.ndarray
+    """bool [R]: all samples are finite."""
     pcm: np.ndarray
     """float32 [R, hop]."""
 
     @classmethod
     def empty(cls, num_codebooks: int, hop: int) -> StepOutput:
         none = np.zeros(0, dtype=bool)
-        return cls(np.zeros((0, num_codebooks), dtype=np.int64), none, none, np.zeros((0, hop), dtype=np.float32))
+        return cls(np.zeros((0, num_codebooks), dtype=np.int64), none, none, none, np.zeros((0, hop), dtype=np.float32))
 
 
 class Runner:
@@ -74,11 +76,12 @@ class Runner:
         if not plan.finishing:
             return StepOutput.empty(self.config.num_codebooks, self.codec.decoder.hop)
         slots = torch.tensor([s.slot for s in plan.finishing], dtype=torch.int64, device=self.device)
-        codes, finite = self._sample(plan, hidden, slots)
+        codes, finite_logits = self._sample(plan, hidden, slots)
         pcm = self._decode(codes, slots)
-        finite &= pcm.isfinite().all(dim=1)
+        finite_pcm = pcm.isfinite().all(dim=1)
         ended = codes[:, 0] == self.config.control.eos
-        return StepOutput(codes.cpu().numpy(), ended.cpu().numpy(), finite.cpu().numpy(), pcm.float().cpu().numpy())
+        on_host = (tensor.cpu().numpy() for tensor in (codes, ended, finite_logits, finite_pcm, pcm.float()))
+        return StepOutput(*on_host)
 
     def _prepare(self, plan: StepPlan) -> tuple[Tensor, StepAttention, Tensor]:
         """Packed talker input [N, D], its attention, and the packed rows [R] that yield a frame."""

@@ -104,7 +104,9 @@ class EngineRecord(Record):
     device: str
     """Where it computes."""
     dtype: str
-    """In which number type it computes."""
+    """Number type of talker and code predictor."""
+    codec_dtype: str
+    """Number type of the codec."""
     reports_frames: bool
     """Whether chunks carry frame numbers; without them a trace can only be audited on PCM."""
     speakers: tuple[str, ...]
