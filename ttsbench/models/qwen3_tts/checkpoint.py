@@ -80,9 +80,15 @@ def _disagreements(
     config: Qwen3TTSConfig, codec: CodecConfig, speaker_encoder: SpeakerEncoderConfig | None, folder: Path
 ) -> Iterator[Problem]:
     """Sizes that two parts of a checkpoint share and give differently."""
+    codec_file = str(folder / CODEC_FOLDER / "config.json")
     if codec.decoder.num_codebooks != config.num_codebooks:
-        expected = f"{config.num_codebooks} codebooks as in config.json"
-        yield Problem(str(folder / CODEC_FOLDER / "config.json"), expected, str(codec.decoder.num_codebooks))
+        yield Problem(
+            codec_file, f"{config.num_codebooks} codebooks as in config.json", str(codec.decoder.num_codebooks)
+        )
+    for part, size in (("decoder", codec.decoder.codebook_size), ("encoder", codec.encoder.codebook_size)):
+        if size != config.codebook_size:
+            expected = f"{config.codebook_size} as the code predictor's vocab_size"
+            yield Problem(f"{codec_file}: {part}_config: codebook_size", expected, str(size))
     if speaker_encoder is not None and speaker_encoder.enc_dim != config.talker.hidden_size:
         where = f"{folder / 'config.json'}: speaker_encoder_config: enc_dim"
         yield Problem(where, f"the talker's width {config.talker.hidden_size}", str(speaker_encoder.enc_dim))
