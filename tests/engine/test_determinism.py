@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.toys import Heard, ToyEngine, request, requests
-from ttsbench.core import AudioChunk, SpeechRequest
+from tests.engine.toys import Heard, ToyEngine, request, requests, toy_prompt
+from ttsbench.core import AudioChunk, SpeechRequest, TextLayout
+from ttsbench.engine.runner import StepOutput
 from ttsbench.engine.sampler import FrameSampler
+from ttsbench.engine.scheduler import StepPlan
 
 ASKED = requests(8)
 Noise = dict[tuple[int, int], torch.Tensor]
@@ -81,6 +83,29 @@ def test_batch_invariant_is_byte_equal(layout: int) -> None:
         assert np.array_equal(np.stack(first[one.id].codes), np.stack(other[one.id].codes))
         assert first[one.id].pcm.tobytes() == other[one.id].pcm.tobytes()
         assert first[one.id].reason == other[one.id].reason
+
+
+@pytest.mark.parametrize("budget", [71, 128, 300, 2000])
+def test_batch_invariant_cuts_prompts_by_position_alone(budget: int) -> None:
+    """Long prompts run in the same pieces under any budget: at most 64 rows, cut at multiples of 64. Red if a chunk
+    runs
+    as the scheduler granted it, or if the scheduler grants other than whole tiles.
+    """
+    pieces: dict[str, list[tuple[int, int]]] = {}
+
+    class Watched(ToyEngine):
+        def _commit(self, plan: StepPlan, output: StepOutput) -> None:
+            for chunk in plan.prefill:
+                pieces.setdefault(chunk.sequence.request.id, []).append((chunk.start, chunk.rows))
+            super()._commit(plan, output)
+
+    long = " ".join([ASKED[3].text] * 6)
+    asked = [request(f"l{i}", long[i:], text_layout=TextLayout.NON_STREAMING, max_frames=2) for i in range(3)]
+    Watched(max_num_seqs=8, max_model_len=1024, max_num_batched_tokens=budget, batch_invariant=True).speak(asked)
+    for one in asked:
+        rows = len(toy_prompt(one).rows)
+        assert rows > 128
+        assert pieces[one.id] == [(start, min(64, rows - start)) for start in range(0, rows, 64)]
 
 
 def test_seeded_repeats_itself_in_the_same_layout() -> None:

@@ -185,6 +185,50 @@ def test_requests_join_and_leave_and_nothing_is_left() -> None:
     engine.assert_empty()
 
 
+def test_the_kv_pool_is_a_limit_too(end_after: Callable[[dict[int, int]], None]) -> None:
+    """A request may fill the pool and no more: 4 blocks of 8 hold its prompt and 32 - P frames. Red (it waits for ever)
+    if the limit knows only the model length."""
+    end_after({})
+    rows = len(toy_prompt(request("a")).rows)
+    engine = ToyEngine(num_kv_blocks=4)
+    assert engine.speak([request("a", max_frames=100)])["a"].frames == 32 - rows
+    engine.assert_empty()
+
+
+def test_a_step_that_can_never_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red if the loop spins in silence while nobody runs and nobody can be admitted."""
+    engine = ToyEngine(num_kv_blocks=4)
+    monkeypatch.setattr(engine, "_frame_limit", lambda one, rows: one.max_frames)
+    engine.submit(request("a", max_frames=100))
+    with pytest.raises(RuntimeError, match="1 requests wait for KV blocks"):
+        list(engine.chunks())
+
+
+def test_a_prompt_made_ahead_goes_with_its_request() -> None:
+    """A candidate that waits for blocks has its prompt already; cancelling must drop it. Red without the clean-up."""
+    engine = ToyEngine(num_kv_blocks=4)
+    for name in "ab":
+        engine.submit(request(name, max_frames=20, sampling=SamplingParams(min_frames=20)))
+    engine.step()
+    assert engine.scheduler.waiting
+    engine.cancel("b")
+    engine.cancel("a")
+    assert len(list(engine.chunks())) == 3
+    engine.assert_empty()
+
+
+def test_frames_held_back_do_not_pin_the_batch() -> None:
+    """Red if a held frame is a view: each would keep the PCM of all slots alive, up to the longest utterance's end."""
+    engine = ToyEngine(chunk_frames=None)
+    for one in requests(4, sampling=SamplingParams(min_frames=12), max_frames=12):
+        engine.submit(one)
+    for _ in range(3):
+        engine.step()
+    held = [pcm for sequence in engine.scheduler.running for pcm in sequence.held]
+    assert len(held) >= 4
+    assert all(pcm.base is None for pcm in held)
+
+
 def test_kv_blocks_are_waited_for() -> None:
     """With blocks for one request at a time all still finish, one after the other."""
     engine = ToyEngine(max_model_len=64, num_kv_blocks=8)
@@ -224,6 +268,27 @@ def test_a_failing_prompt_ends_its_request_alone() -> None:
     engine.assert_empty()
 
 
+def test_a_surprise_ends_its_request_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """Any error while a request is started is charged to it, with its traceback logged. Red if it reaches the caller,
+    who would meet it again at every step.
+    """
+
+    def make(one: SpeechRequest) -> Prompt:
+        if one.id == "bad":
+            raise ZeroDivisionError("nobody thought of this")
+        return toy_prompt(one)
+
+    engine = ToyEngine(make)
+    heard = engine.speak([request("a"), request("bad"), request("c", TEXTS[1])])
+    finish = heard["bad"].chunks[0].finish
+    assert finish is not None
+    assert (finish.code, finish.detail) == ("internal", "ZeroDivisionError: nobody thought of this")
+    assert "bad could not be started" in caplog.text
+    assert heard["a"].reason is not FinishReason.FAILED
+    assert heard["c"].reason is not FinishReason.FAILED
+    engine.assert_empty()
+
+
 def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() -> None:
     """NaN in one prompt: that row fails by name, its neighbours are as if it were fine, and the next owner of its slot
     and blocks is clean. Red without the finite check (a silent WAV), or if reset leaves a ring or a tail.
@@ -242,6 +307,25 @@ def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() ->
     for one in [request("a"), *requests(4)]:
         assert np.abs(heard[one.id].pcm - clean[one.id].pcm).max() < 1e-4
     engine.assert_empty()
+
+
+def test_non_finite_logits_of_the_talker_end_their_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN in codebook 0 alone: everything after it is finite. Red if only the other codebooks are checked."""
+    from ttsbench.engine.sampler import FrameSampler
+
+    inner = FrameSampler.first
+
+    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
+        broken = (self.state.seed[self.slots] == 7) & (self.state.frame[self.slots] == 1)
+        return inner(self, logits.masked_fill(broken[:, None], float("nan"))).clamp(max=63)
+
+    monkeypatch.setattr(FrameSampler, "first", first)
+    heard = ToyEngine().speak([request("a", seed=7), request("b", TEXTS[1], seed=8)])
+    finish = heard["a"].chunks[-1].finish
+    assert finish is not None
+    assert (finish.code, heard["a"].frames) == ("non_finite", 1)
+    assert "logits" in finish.detail
+    assert heard["b"].reason is not FinishReason.FAILED
 
 
 def test_non_finite_logits_of_any_codebook_end_their_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,18 +356,20 @@ def test_a_code_outside_the_codebook_fails_by_name(monkeypatch: pytest.MonkeyPat
     assert (finish.reason, finish.code) == (FinishReason.FAILED, "invalid_code")
 
 
-@pytest.mark.parametrize("when", ["waiting", "prefilling", "decoding", "last"])
+@pytest.mark.parametrize("when", ["waiting", "prefilling", "decoding"])
 def test_cancelling_frees_everything_at_once_and_ends_once(when: str) -> None:
     """Red if the final chunk is missing or doubled, or if anything is freed a step late."""
     engine = ToyEngine(max_num_seqs=2, max_num_batched_tokens=6)
-    for one in [request("a", TEXTS[3], max_frames=40), request("b", TEXTS[1]), request("c")]:
+    lasting = SamplingParams(min_frames=40)
+    for one in [request("a", TEXTS[3], max_frames=40, sampling=lasting), request("b", TEXTS[1]), request("c")]:
         engine.submit(one)
     target = "c" if when == "waiting" else "a"
     if when != "waiting":
         engine.step()
-    if when in ("decoding", "last"):
-        while len(engine.heard.get("a", Heard()).codes) < 3:
+    if when == "decoding":
+        for _ in range(8):
             engine.step()
+        assert len(engine.heard["a"].codes) >= 3
     free = engine.scheduler.slots.free
     assert engine.cancel(target)
     assert engine.scheduler.slots.free == free + (when != "waiting")
@@ -311,7 +397,7 @@ def test_a_listener_gets_control_back_between_steps() -> None:
     the requests as they are. Red if `chunks` asks only after a chunk.
     """
     engine = ToyEngine(chunk_frames=None)
-    engine.submit(request("a", max_frames=40))
+    engine.submit(request("a", max_frames=40, sampling=SamplingParams(min_frames=40)))
     asked = iter([False, False, True])
     assert not list(engine.chunks(lambda: next(asked, True)))
     assert 0 < len(engine.heard["a"].codes) < 4

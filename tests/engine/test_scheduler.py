@@ -139,6 +139,15 @@ def test_every_prompt_row_runs_once_in_order_within_the_budget(
     assert target.blocks.free == 64
 
 
+def test_a_short_prompt_does_not_overtake_one_that_waits_for_its_tile() -> None:
+    """Three rows of budget are left: too few for the tile of the next in line, and not for the one behind it either."""
+    target = scheduler(budget=67, tile=64, blocks=400)
+    rows = {"first": 64, "second": 100, "third": 2}
+    for name, count in rows.items():
+        assert target.admit(add(target, name), count, 4)
+    assert [c.sequence.request.id for c in target.plan().prefill] == ["first"]
+
+
 def test_dropping_frees_everything_at_once() -> None:
     target = scheduler()
     sequence = add(target, "a")

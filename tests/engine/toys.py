@@ -121,6 +121,7 @@ class ToyEngine(FusedEngine):
         assert scheduler.blocks.free == scheduler.blocks.num_blocks
         assert all(prompt is None for prompt in self.runner.state.prompts)
         assert not self._alive
+        assert self._next_prompt is None
         assert not self._out
 
 

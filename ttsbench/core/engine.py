@@ -44,7 +44,9 @@ class Engine(Protocol):
     def info(self) -> EngineInfo: ...
 
     def submit(self, request: SpeechRequest) -> None:
-        """Queue a request. Its failure, whenever it shows, arrives as a final chunk, never as an exception here."""
+        """Queue a request; its failure, whenever it shows, arrives as a final chunk. Raises ValueError only for an id
+        that is still in use.
+        """
 
     def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
         """Chunks of all requests as they appear, until nothing submitted is left; or, between two steps of the engine,

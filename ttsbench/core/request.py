@@ -9,6 +9,12 @@ from pathlib import Path
 SEED_LIMIT = 2**63
 """Seeds lie in [0, 2**63): they fit a signed 64-bit record field and a Philox key."""
 
+MIN_TEMPERATURE = 1e-4
+"""Below it a draw is the largest logit in all but name, and float32 runs out of range."""
+
+MAX_REPETITION_PENALTY = 100.0
+"""Far beyond any use; a bound keeps penalised logits finite."""
+
 
 class TextLayout(StrEnum):
     """How text reaches the talker: one token per frame (streaming) or all of it in the prompt. Not about audio
@@ -23,7 +29,7 @@ class TextLayout(StrEnum):
 class DrawParams:
     """How one code is drawn from its logits.
 
-    `temperature` > 0 divides the logits; `top_k` 0 keeps all; `top_p` 1.0 keeps all; `do_sample` False takes the
+    `temperature` divides the logits; `top_k` 0 keeps all; `top_p` 1.0 keeps all; `do_sample` False takes the
     largest.
     """
 
@@ -33,8 +39,10 @@ class DrawParams:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be > 0, got {self.temperature}; greedy decoding is do_sample=False")
+        if not MIN_TEMPERATURE < self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature must be > {MIN_TEMPERATURE}, got {self.temperature}; greedy decoding is do_sample=False"
+            )
         if self.top_k < 0:
             raise ValueError(f"top_k must be >= 0 (0 keeps every code), got {self.top_k}")
         if not 0 < self.top_p <= 1:
@@ -52,8 +60,10 @@ class SamplingParams:
     """End of speech is forbidden before this many frames exist."""
 
     def __post_init__(self) -> None:
-        if not self.repetition_penalty > 0:
-            raise ValueError(f"repetition_penalty must be > 0, got {self.repetition_penalty}")
+        if not 0 < self.repetition_penalty <= MAX_REPETITION_PENALTY:
+            raise ValueError(
+                f"repetition_penalty must lie in (0, {MAX_REPETITION_PENALTY:g}], got {self.repetition_penalty}"
+            )
         if self.min_frames < 0:
             raise ValueError(f"min_frames must be >= 0, got {self.min_frames}")
 

@@ -66,7 +66,7 @@ class FusedEngine:
     ) -> None:
         weight = talker.codec_head.weight
         per_slot = -(-options.max_model_len // options.block_size)
-        num_blocks = options.num_kv_blocks or options.max_num_seqs * per_slot
+        num_blocks = options.max_num_seqs * per_slot if options.num_kv_blocks is None else options.num_kv_blocks
         self.options = options
         self.make_prompt = make_prompt
         self.sample_rate_hz = sample_rate_hz
@@ -85,8 +85,9 @@ class FusedEngine:
         self._out: deque[AudioChunk] = deque()
         self._next_prompt: tuple[Sequence, Prompt] | None = None
         log.info(
-            "capacity: %d slots, %d KV blocks of %d positions (%.0f MB)",
+            "capacity: %d slots (codec state %.0f MB), %d KV blocks of %d positions (%.0f MB)",
             options.max_num_seqs,
+            options.max_num_seqs * codec.bytes_per_slot / 1e6,
             num_blocks,
             options.block_size,
             num_blocks * options.block_size * PagedCache.bytes_per_position(config.talker, weight.dtype) / 1e6,
@@ -117,8 +118,11 @@ class FusedEngine:
                 self.step()
 
     def step(self) -> None:
-        """One step of the running batch; its chunks are queued."""
-        for plan in self._schedule():
+        """One step of the running batch; its chunks are queued. Raises RuntimeError if nothing can ever run."""
+        plans = self._schedule()
+        if not plans and self.scheduler.waiting:
+            raise RuntimeError(f"{len(self.scheduler.waiting)} requests wait for KV blocks that nobody will free")
+        for plan in plans:
             self._commit(plan, self.runner.step(plan))
 
     def _schedule(self) -> list[StepPlan]:
@@ -137,13 +141,15 @@ class FusedEngine:
         try:
             prompt = self._prompt_of(sequence)
             frame_limit = self._frame_limit(sequence.request, len(prompt.rows))
+            if not self.scheduler.admit(sequence, len(prompt.rows), frame_limit):
+                return False
+            self._next_prompt = None
+            self.runner.start(sequence.slot, sequence.blocks, sequence.request, prompt)
         except RowError as error:
             self._end(sequence, Finish(FinishReason.FAILED, error.code, str(error)))
-            return True
-        if not self.scheduler.admit(sequence, len(prompt.rows), frame_limit):
-            return False
-        self._next_prompt = None
-        self.runner.start(sequence.slot, sequence.blocks, sequence.request, prompt)
+        except Exception as error:
+            log.exception("request %s could not be started", sequence.request.id)
+            self._end(sequence, Finish(FinishReason.FAILED, "internal", f"{type(error).__name__}: {error}"))
         return True
 
     def _prompt_of(self, sequence: Sequence) -> Prompt:
@@ -187,10 +193,13 @@ class FusedEngine:
     def _emit(self, sequence: Sequence, pcm: np.ndarray, now: int) -> None:
         """Take one frame in, and queue a chunk when one is full or the request ends here."""
         sequence.frames += 1
-        sequence.held.append(pcm)
-        if sequence.frames == sequence.frame_limit:
+        at_limit = sequence.frames == sequence.frame_limit
+        full = len(sequence.held) + 1 == self._chunk_target(sequence)
+        # A frame that stays is copied: as a view it would keep the whole batch's PCM of its step alive.
+        sequence.held.append(pcm if at_limit or full else pcm.copy())
+        if at_limit:
             self._end(sequence, Finish(FinishReason.LENGTH))
-        elif len(sequence.held) == self._chunk_target(sequence):
+        elif full:
             self._queue(sequence, now, None)
 
     def _chunk_target(self, sequence: Sequence) -> int | None:
@@ -199,6 +208,8 @@ class FusedEngine:
 
     def _end(self, sequence: Sequence, finish: Finish) -> None:
         """Queue the one final chunk with all frames still held, and free everything the sequence has."""
+        if self._next_prompt is not None and self._next_prompt[0] is sequence:
+            self._next_prompt = None
         self._queue(sequence, time.monotonic_ns(), finish)
         if sequence.slot >= 0:
             self.runner.state.clear(sequence.slot)

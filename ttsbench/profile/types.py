@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Literal, get_args
 
 from ttsbench.core import TextLayout
+from ttsbench.core.request import MAX_REPETITION_PENALTY, MIN_TEMPERATURE
 from ttsbench.profile.rules import Rule, flag, number, one_of, or_null, whole
 
 Pipeline = Literal["qwen3_tts_fused", "qwen3_tts"]
@@ -39,11 +40,11 @@ class TalkerSampling:
     """How code 0 of a frame is drawn. None leaves the checkpoint's value."""
 
     do_sample: bool | None = _sampling(flag())
-    temperature: float | None = _sampling(number(above=0))
+    temperature: float | None = _sampling(number(above=MIN_TEMPERATURE))
     top_k: int | None = _sampling(whole(at_least=0))
     """0 keeps every code."""
     top_p: float | None = _sampling(number(above=0, at_most=1))
-    repetition_penalty: float | None = _sampling(number(above=0))
+    repetition_penalty: float | None = _sampling(number(above=0, at_most=MAX_REPETITION_PENALTY))
     max_tokens: int | None = _sampling(whole(at_least=1))
     """Most codec frames of one utterance."""
     min_tokens: int | None = _sampling(whole(at_least=0))
@@ -55,7 +56,7 @@ class CodePredictorSampling:
     """How the other codes of a frame are drawn. None leaves the checkpoint's value."""
 
     do_sample: bool | None = _sampling(flag())
-    temperature: float | None = _sampling(number(above=0))
+    temperature: float | None = _sampling(number(above=MIN_TEMPERATURE))
     top_k: int | None = _sampling(whole(at_least=0))
     """0 keeps every code."""
     top_p: float | None = _sampling(number(above=0, at_most=1))

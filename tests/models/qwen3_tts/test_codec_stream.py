@@ -136,18 +136,6 @@ def test_unwritten_ring_rows_are_masked_by_position(decoder: CodecDecoder) -> No
     assert worst(stream(codec, codes, [0], [1] * 90), decoder.decode(codes)) <= TOLERANCE[torch.float64]
 
 
-def test_a_snapshot_continues_in_another_slot(decoder: CodecDecoder) -> None:
-    """The new slot is poisoned first, so a restore that does nothing cannot pass."""
-    codes = random_codes(DECODER, 1, 200)
-    codec = StreamingCodec(decoder, num_slots=2)
-    head = stream(codec, codes[:, :83], [0], [83])
-    saved = codec.snapshot(0)
-    stream(codec, random_codes(DECODER, 2, 50, seed=9), [0, 1], [50])
-    codec.restore(1, saved)
-    tail = stream(codec, codes[:, 83:], [1], [1] * 20 + [40, 57])
-    assert worst(torch.cat((head, tail), 1), decoder.decode(codes)) <= TOLERANCE[torch.float64]
-
-
 def test_released_rates_stream_exactly() -> None:
     """Four blocks, 1,920 samples per frame: convolutions on both sides of the short-row product."""
     config = replace(DECODER, decoder_dim=64, upsample_rates=(8, 5, 4, 3))

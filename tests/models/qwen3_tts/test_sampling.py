@@ -227,3 +227,11 @@ def test_temperature_divides_before_the_nucleus() -> None:
 
 def test_an_empty_batch_has_draws() -> None:
     assert RowDraws.of([], CPU).largest_top_k == 0
+
+
+def test_a_low_temperature_is_the_largest_logit_and_never_nan() -> None:
+    """Large logits over a small temperature leave float32's range. Red if the division comes before the subtraction."""
+    logits = torch.tensor([[3e35, 1.0, -2e35, float("-inf")]])
+    draws = RowDraws.of([DrawParams(True, 1.1e-4, 0, 1.0)], logits.device)
+    assert distribution(logits, draws).tolist() == [[1.0, 0.0, 0.0, 0.0]]
+    assert draw_codes(logits, draws, torch.tensor([0.999])).tolist() == [0]

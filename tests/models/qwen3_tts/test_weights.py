@@ -161,3 +161,15 @@ def test_reading_is_lazy_and_complete(tmp_path: Path) -> None:
     found = dict(read_tensors(save_single(tensors, tmp_path)))
     assert found.keys() == tensors.keys()
     assert all(found[name].dtype is tensor.dtype for name, tensor in tensors.items())
+
+
+def test_a_tensor_in_two_shards_is_refused(tmp_path: Path) -> None:
+    """Which of the two is right nobody can say. Red if the last one read wins."""
+    save_file({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}, tmp_path / "a.safetensors")
+    save_file({"bias": torch.ones(2)}, tmp_path / "b.safetensors")
+    index = {"weight_map": {"weight": "a.safetensors", "bias": "b.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with torch.device("meta"):
+        module = nn.Linear(3, 2)
+    with pytest.raises(InvalidInput, match="1 in several shards: bias"):
+        load_weights(module, tmp_path, torch.device("cpu"), torch.float32)

@@ -15,20 +15,12 @@ Shapes: S slots, B rows of a step, n frames of a step, Q codebooks, C channels, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ttsbench.models.qwen3_tts.codec_decoder import CodecDecoder
 from ttsbench.models.qwen3_tts.codec_past import attention, visibility
-
-
-@dataclass(frozen=True)
-class SlotState:
-    """A copy of one slot's past, restorable into any slot of the same decoder's streams with the same ring."""
-
-    tensors: tuple[Tensor, ...]
 
 
 class StreamingCodec:
@@ -79,15 +71,6 @@ class StreamingCodec:
             return self.decoder.decode(codes)
         pieces = [self._pass(piece, slots) for piece in torch.split(codes, self.max_frames, dim=1)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
-
-    def snapshot(self, slot: int) -> SlotState:
-        """A copy of everything `slot` remembers."""
-        return SlotState(tuple(tensor[slot].clone() for tensor in self.state))
-
-    def restore(self, slot: int, state: SlotState) -> None:
-        """Continue in `slot` where `state` was taken."""
-        for tensor, saved in zip(self.state, state.tensors, strict=True):
-            tensor[slot].copy_(saved)
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(self.num_slots, *shape, dtype=self.decoder.dtype, device=self.decoder.device)

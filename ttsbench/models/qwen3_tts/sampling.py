@@ -84,7 +84,8 @@ def keep_top_p(logits: Tensor, top_p: Tensor) -> Tensor:
 
 def distribution(logits: Tensor, draws: RowDraws) -> Tensor:
     """Probabilities [B, V] that sampling rows draw from, float32."""
-    scaled = logits / draws.temperature[:, None]
+    # From the largest down, so that no temperature can push a logit to +inf and the softmax to NaN.
+    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / draws.temperature[:, None]
     scaled = keep_top_k(scaled, draws.top_k, draws.largest_top_k)
     if draws.any_top_p:
         scaled = keep_top_p(scaled, draws.top_p)

@@ -54,11 +54,19 @@ def read_tensors(folder: Path) -> Iterator[tuple[str, Tensor]]:
 def load_weights(module: nn.Module, folder: Path, device: torch.device, dtype: torch.dtype) -> None:
     """Fill `module` (built on the meta device) from `folder`; floating tensors become `dtype` on `device`.
 
-    Raises InvalidInput naming every missing, unexpected and mis-shaped tensor.
+    Raises InvalidInput naming every missing, unexpected, mis-shaped and repeated tensor.
     """
-    tensors = dict(read_tensors(folder))
+    tensors: dict[str, Tensor] = {}
+    repeated = []
+    for name, tensor in read_tensors(folder):
+        if name in tensors:
+            repeated.append(name)
+        tensors[name] = tensor
     expected = module.state_dict()
     problems = fit_problems(expected, tensors, str(folder))
+    if repeated:
+        got = f"{len(repeated)} in several shards: {_listed(repeated)}"
+        problems.append(Problem(str(folder), "each tensor once", got, "download the checkpoint again"))
     if problems:
         raise InvalidInput(problems)
     for name, tensor in tensors.items():
