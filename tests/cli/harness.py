@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import wave
 from collections import Counter
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+import pytest
 import soundfile
 from safetensors.torch import load_file, save_file
 
@@ -44,6 +47,42 @@ def ttsbench(*arguments: object) -> Ended:
         except SystemExit as end:
             code = int(end.code or 0)
     return Ended(code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def pipe_without_reader() -> Iterator[TextIO]:
+    """What a command writes to when `| head` has read enough: buffered, and every flush fails."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        yield stream
+
+
+@contextmanager
+def pipe_read_once() -> Iterator[TextIO]:
+    """What a command writes to when `| head -1` goes away between two of its writes: the first words get through."""
+    reading, writing = os.pipe()
+
+    class Stream(io.TextIOWrapper):
+        written, reader_left = 0, False
+
+        def write(self, text: str) -> int:
+            self.written += len(text)
+            return super().write(text)
+
+        def flush(self) -> None:
+            super().flush()
+            if self.written and not self.reader_left:
+                os.close(reading)
+                self.reader_left = True
+
+    with Stream(os.fdopen(writing, "wb")) as stream:
+        yield stream
+
+
+def refuse_writing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every folder one without permission to write, even for root, whom the system itself never refuses."""
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
 
 
 def terse(toy: Path, into: Path) -> Path:

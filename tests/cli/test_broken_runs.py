@@ -144,10 +144,12 @@ def test_other_settings_are_refused_with_every_difference(work: Path, unbroken: 
         "profile.codec_chunk_frames: expected 1, got 3",
         "corpus.sha256",
         "checkpoint.sha256",
-        "checkpoint.files.model.safetensors",
     ):
         assert f"run.json {name}" in ended.err
     assert "corpus.path" not in ended.err
+    assert "checkpoint.files" not in ended.err
+    assert ended.err.count("resume under the same settings") == 1
+    assert ended.err.rstrip().endswith("resume under the same settings, or use another --out")
     assert (out / "run.json").read_bytes() == before
 
 
@@ -202,6 +204,7 @@ def test_ctrl_c_once_and_twice(work: Path, unbroken: dict[str, Any]) -> None:
     out_text, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert out_text == ""
+    assert "go on with the same command and --resume" in err
     assert read_manifest(out).status is RunStatus.INTERRUPTED
     assert len(read_requests(out).attempts) == len(records) + 1
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import redirect_stderr
 
 import pytest
 import typer
 
-from ttsbench.cli.failures import reported
+from tests.cli.harness import pipe_without_reader
+from ttsbench.cli.failures import reported, say_to_user
 from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import RecordError
 
@@ -47,3 +49,11 @@ def test_what_ttsbench_logs_is_shown_while_a_command_runs(capsys: pytest.Capture
         log.info("capacity: 8 slots")
     log.info("afterwards")
     assert capsys.readouterr().err == "capacity: 8 slots\n"
+
+
+def test_words_that_nobody_reads_change_no_exit_code() -> None:
+    """Goes red when a closed stderr ends a command: at once, or when the buffer is flushed again at exit."""
+    with pipe_without_reader() as stream, redirect_stderr(stream):
+        say_to_user("hello")
+        say_to_user("still there?")
+        assert ended_with(InvalidInput([Problem("a", "b", "c")])) == 2

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.cli.harness import BASE, CLIPS, CUSTOM_VOICE, GOLDEN, VOICE_DESIGN, Ended, pcm_of, ttsbench, write_clip
+from tests.cli.harness import (
+    BASE,
+    CLIPS,
+    CUSTOM_VOICE,
+    GOLDEN,
+    VOICE_DESIGN,
+    Ended,
+    pcm_of,
+    refuse_writing,
+    ttsbench,
+    write_clip,
+)
 
 CLIP = CLIPS / "af_bella.wav"
 
@@ -48,6 +59,15 @@ def test_an_utterance_that_is_cut_says_so(tmp_path: Path) -> None:
     assert ended.code == 4
     assert "cut at its limit of 12 frames" in ended.err
     assert len(pcm_of(tmp_path / "a.wav")) == 12 * 1920
+
+
+def test_an_utterance_cut_by_the_model_length_names_that_limit(tmp_path: Path) -> None:
+    """Goes red when a longer --max-frames is recommended to somebody whom it cannot help."""
+    ended = say(tmp_path / "a.wav", "Hi.", BASE, "--reference", CLIP, "--seed", 7, "--override", "max_model_len=16")
+    assert ended.code == 4
+    assert "max_model_len" in ended.err
+    assert "--max-frames" not in ended.err
+    assert len(pcm_of(tmp_path / "a.wav")) < 12 * 1920
 
 
 def test_every_fault_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> None:
@@ -118,3 +138,12 @@ def test_a_missing_folder_is_a_fault(tmp_path: Path) -> None:
     ended = say(tmp_path / "nowhere" / "a.wav")
     assert ended.code == 2
     assert f"no folder {tmp_path / 'nowhere'}" in ended.err
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goes red when the model speaks first and the file cannot be written afterwards."""
+    refuse_writing(monkeypatch)
+    monkeypatch.setattr("ttsbench.experiment.utterance.NativeEngine", lambda *_: pytest.fail("the model was read"))
+    ended = say(tmp_path / "a.wav")
+    assert ended.code == 2
+    assert f"expected a folder that can be written to, got no permission to write into {tmp_path}" in ended.err

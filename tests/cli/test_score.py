@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.cli.harness import ttsbench
+from tests.cli.harness import pipe_read_once, refuse_writing, ttsbench
 from tests.records.builders import request_without_audio
-from tests.score.runs import FakeAsr, fake_protocol, spoken, write_run
+from tests.score.runs import FakeAsr, fake_protocol, spoken, wav_bytes, write_run
+from ttsbench.cli.main import app
 from ttsbench.records import RequestRecord, RowStatus
 from ttsbench.score.protocol import PROTOCOLS
 
@@ -90,6 +94,54 @@ def test_what_is_no_run_is_invalid_input(tmp_path: Path, heard: dict[int, str | 
     ended = ttsbench("score", empty if protocol == "fake-1" else run_of(tmp_path, 1), "--protocol", protocol)
     assert ended.code == 2
     assert ("a run folder with run.json" if protocol == "fake-1" else "expected one of mini-en-1, fake-1") in ended.err
+
+
+def test_a_table_that_nobody_reads_to_its_end_changes_no_exit_code(
+    tmp_path: Path, heard: dict[int, str | Exception]
+) -> None:
+    """Goes red when `score RUN | head -1` ends with the exit code of a closed pipe (rich's is 1), not the run's own."""
+    heard |= {0: TEXT}
+    run = run_of(tmp_path, 1, request_without_audio(1, RowStatus.FAILED, TEXT))
+    with (
+        pytest.raises(SystemExit) as ended,
+        pipe_read_once() as stream,
+        redirect_stdout(stream),
+    ):
+        app(["score", str(run), "--protocol", "fake-1"])
+    assert ended.value.code == 4
+
+
+def test_a_row_cut_at_its_limit_counts_though_it_was_charged(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when only scored rows are looked at: this runaway is silent, so it is charged."""
+    heard |= {0: TEXT}
+    cut: dict[str, Any] = {"status": RowStatus.LENGTH, "finish_reason": "length"}
+    run = write_run(
+        tmp_path, [spoken(tmp_path, 0, TEXT, **cut), spoken(tmp_path, 1, TEXT, wav_bytes(np.zeros(4000)), **cut)]
+    )
+    table = figures(ttsbench("score", run, "--protocol", "fake-1").out)
+    assert table["rows cut at their frame limit"] == ["2", "-"]
+    assert table["rows charged"] == ["1", "-"]
+
+
+def test_a_run_that_cannot_be_written_to_is_found_before_any_row_is_transcribed(
+    tmp_path: Path, heard: dict[int, str | Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goes red when an hour of transcribing comes before the news that nothing can be kept."""
+    heard |= {0: TEXT}
+    refuse_writing(monkeypatch)
+    monkeypatch.setattr("ttsbench.score.run.judge_row", lambda *_: pytest.fail("a row was transcribed"))
+    ended = ttsbench("score", run_of(tmp_path, 1), "--protocol", "fake-1")
+    assert ended.code == 2
+    assert f"{tmp_path}: expected a folder that can be written to" in ended.err
+
+
+def test_a_cancelled_row_is_listed_without_placeholders(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when the list talks of codes and details that a cancelled row does not have."""
+    heard |= {0: TEXT}
+    ended = ttsbench(
+        "score", run_of(tmp_path, 1, request_without_audio(1, RowStatus.CANCELLED)), "--protocol", "fake-1"
+    )
+    assert "charged u1: cancelled, no utterance to judge\n" in ended.err
 
 
 def test_a_broken_manifest_is_named(tmp_path: Path, heard: dict[int, str | Exception]) -> None:

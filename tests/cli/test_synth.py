@@ -15,6 +15,7 @@ from tests.cli.harness import (
     Ended,
     check_run_folder,
     outcomes,
+    refuse_writing,
     ttsbench,
     write_list,
 )
@@ -95,6 +96,34 @@ def test_a_folder_that_cannot_be_made_is_invalid_input(tmp_path: Path, short_lis
     ended = synth(short_list, tmp_path / "file" / "run", CUSTOM_VOICE, "--max-frames", 2)
     assert ended.code == 2
     assert "expected a folder that can be written to" in ended.err
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_that_cannot_be_written_to_is_found_before_the_model_is_read(
+    tmp_path: Path, short_list: Path, monkeypatch: pytest.MonkeyPatch, resume: bool
+) -> None:
+    """Goes red when minutes of loading come before the news that nothing can be kept."""
+    out = tmp_path / "run"
+    if resume:
+        assert synth(short_list, out, CUSTOM_VOICE, "--max-frames", 2).code == 4
+    refuse_writing(monkeypatch)
+    monkeypatch.setattr("ttsbench.experiment.prepare.NativeEngine", lambda *_: pytest.fail("the model was read"))
+    ended = synth(short_list, out, CUSTOM_VOICE, "--max-frames", 2, *(["--resume"] if resume else []))
+    assert ended.code == 2
+    assert f"--out {out}: expected a folder that can be written to, got no permission" in ended.err
+
+
+@pytest.mark.parametrize("options", [(), ("--resume",)])
+def test_a_run_killed_before_its_manifest_is_told_what_to_do(
+    tmp_path: Path, short_list: Path, options: tuple[str, ...]
+) -> None:
+    """Goes red when the hint with --resume is to leave it out, and the one without it leads nowhere either."""
+    (tmp_path / "run" / "wav").mkdir(parents=True)
+    (tmp_path / "run" / "requests.jsonl").touch()
+    ended = synth(short_list, tmp_path / "run", CUSTOM_VOICE, *options)
+    assert ended.code == 2
+    assert "delete the folder, or give another" in ended.err
+    assert "--resume out" not in ended.err
 
 
 def schema(kind: str) -> dict[str, Any]:

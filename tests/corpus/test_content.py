@@ -63,6 +63,9 @@ def test_a_bad_reference_is_returned_with_its_code(tmp_path):
 
 
 def test_a_missing_transcript_does_not_change_the_method_in_silence():
+    """Red when words are asked for and none come; dots are none, and an engine would only find out in mid-run."""
     assert code(row(prompt_text=None)) is None
     assert code(row(prompt_text=None), needs_transcript=True) == "reference_text_missing"
+    assert code(row(prompt_text=" "), needs_transcript=True) == "reference_text_missing"
+    assert code(row(prompt_text="..."), needs_transcript=True) == "reference_text_missing"
     assert code(row(), needs_transcript=True) is None

@@ -95,8 +95,8 @@ def test_missing_and_unreadable_are_told_apart(tmp_path):
     [
         (np.zeros(24_000), "reference_silent"),
         (np.full(24_000, 5e-4), "reference_silent"),
-        (np.where(np.arange(24_000) == 9_000, np.nan, tone(1, 24_000)), "reference_silent"),
-        (np.where(np.arange(24_000) == 9_000, np.inf, tone(1, 24_000)), "reference_silent"),
+        (np.where(np.arange(24_000) == 9_000, np.nan, tone(1, 24_000)), "reference_not_finite"),
+        (np.where(np.arange(24_000) == 9_000, np.inf, tone(1, 24_000)), "reference_not_finite"),
         (tone(MIN_REFERENCE_S - 0.01, 24_000), "reference_too_short"),
         (np.zeros(0), "reference_too_short"),
         (tone(MAX_REFERENCE_S + 0.1, 24_000), "reference_too_long"),
@@ -113,3 +113,41 @@ def test_unusable_clips_are_refused_with_their_reason(tmp_path, samples, expecte
 def test_the_limits_themselves_are_allowed(tmp_path, seconds):
     soundfile.write(tmp_path / "a.wav", tone(seconds, 24_000), 24_000)
     assert len(read_reference(tmp_path / "a.wav")[0]) == round(seconds * 24_000)
+
+
+def test_what_cannot_be_decoded_is_told_in_the_same_words_each_time(tmp_path):
+    """Red when the message names an object in memory by its address: two runs of one list would then differ."""
+    (tmp_path / "text.wav").write_text("this is no audio")
+    with pytest.raises(RowError, match="Format not recognised") as caught:
+        read_reference(tmp_path / "text.wav")
+    assert "0x" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 20_000])
+def test_a_wav_that_ends_before_its_header_says_so_is_refused(tmp_path, lost):
+    """Red when half a download is cloned as if it were the clip that its transcript belongs to."""
+    soundfile.write(tmp_path / "a.wav", tone(1, 24_000), 24_000)
+    (tmp_path / "a.wav").write_bytes((tmp_path / "a.wav").read_bytes()[:-lost])
+    assert code(tmp_path / "a.wav") == "reference_unreadable"
+
+
+def test_a_wav_that_ends_too_early_is_found_behind_an_odd_chunk(tmp_path):
+    """Red when chunks are taken to follow one another without the byte that makes their offsets even."""
+    soundfile.write(tmp_path / "a.wav", tone(1, 24_000), 24_000)
+    data = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "a.wav").write_bytes(data[:36] + b"LIST\3\0\0\0abc\0" + data[36:-2])
+    assert code(tmp_path / "a.wav") == "reference_unreadable"
+
+
+def test_a_wav_written_to_a_pipe_or_with_chunks_around_its_samples_is_whole(tmp_path):
+    """Red when a size that means "unknown", an odd chunk before the samples or a chunk after them looks like a loss."""
+    soundfile.write(tmp_path / "a.wav", tone(1, 24_000), 24_000)
+    data = (tmp_path / "a.wav").read_bytes()
+    header, size, samples = data[:36], data[40:44], data[44:]
+    for name, made in {
+        "ffmpeg": header + b"data" + b"\xff\xff\xff\xff" + samples,
+        "sox": header + b"data" + b"\x00\xf0\xff\x7f" + samples,
+        "chunks": header + b"LIST\3\0\0\0abc\0data" + size + samples + b"LIST\4\0\0\0abcd",
+    }.items():
+        (tmp_path / name).write_bytes(made)
+        np.testing.assert_array_equal(read_reference(tmp_path / name)[0], read_reference(tmp_path / "a.wav")[0])

@@ -12,7 +12,6 @@ from ttsbench.corpus import Corpus
 from ttsbench.corpus.layout import TWO_FIELDS
 from ttsbench.experiment.resume import clear_unfinished, differences, open_jobs
 from ttsbench.records import (
-    CodeRevision,
     JsonlWriter,
     RequestRecord,
     RowStatus,
@@ -20,10 +19,12 @@ from ttsbench.records import (
     RunManifest,
     TraceRecord,
     canonical_sha256,
+    combined_sha256,
     read_requests,
     read_trace,
     sha256_of,
 )
+from ttsbench.records.base import Sha256
 
 CORPUS = Corpus(
     "mini",
@@ -53,7 +54,7 @@ def test_every_difference_is_told() -> None:
     now = changed(
         settings={"seed": 1, "max_frames": 10, "language": "english"},
         corpus={"sha256": sha256_of(b"another list")},
-        code={"revision": "1" * 40},
+        code={"revision": "1" * 40, "source_sha256": sha256_of(b"other code")},
         hardware={"cpu_model": "another CPU"},
     ).revised(profile=other, profile_sha256=canonical_sha256(other), software={"python": "3.12"})
     assert set(where(now)) == {
@@ -63,6 +64,7 @@ def test_every_difference_is_told() -> None:
         "corpus.sha256",
         "profile.max_num_seqs",
         "code.revision",
+        "code.source_sha256",
         "software.python",
         "hardware.cpu_model",
     }
@@ -80,8 +82,17 @@ def test_what_only_says_where_things_lie_may_change() -> None:
         corpus={"path": "elsewhere/meta.lst", "name": "other"},
         checkpoint={"name": "copy", "source": "a copy"},
         engine={"model": "a copy"},
-    ).revised(code=CodeRevision(revision="0" * 40, dirty=True))
+        code={"dirty": True},
+    )
     assert where(now) == []
+
+
+def test_another_checkpoint_is_one_difference_and_the_hint_comes_last() -> None:
+    """Goes red when every file of a checkpoint is listed beside their hash, or every line repeats what to do."""
+    files: dict[str, Sha256] = {f"part-{i}.safetensors": sha256_of(b"other weights") for i in range(4)}
+    now = changed(checkpoint={"files": files, "sha256": combined_sha256(files)}, settings={"seed": 1})
+    assert where(now) == ["checkpoint.sha256", "settings.seed"]
+    assert [bool(problem.hint) for problem in differences(manifest(), now)] == [False, True]
 
 
 def log_of(tmp_path: Path, *records: RequestRecord) -> Path:

@@ -43,7 +43,7 @@ def manifest(rows: int = 2, status: RunStatus = RunStatus.COMPLETE, locale: str 
     """A run of `rows` rows, all ok when complete."""
     fields: dict[str, Any] = {
         "tool_version": "0.1.0",
-        "code": CodeRevision(revision="0" * 40, dirty=False),
+        "code": CodeRevision(revision="0" * 40, dirty=False, source_sha256=sha256_of(b"code")),
         "status": status,
         "created_at": datetime(2026, 11, 30, 12, tzinfo=UTC),
         "started_at": datetime(2026, 11, 30, 12, tzinfo=UTC),

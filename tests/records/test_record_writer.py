@@ -172,3 +172,13 @@ def test_an_atomic_write_follows_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(previous)
     assert (tmp_path / "run.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_an_error_names_the_file_that_was_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red when people are told about a hidden temporary file that they never asked for."""
+    for path in (tmp_path / "nowhere" / "a.wav", tmp_path):
+        with pytest.raises(OSError, match=str(path)) as caught:
+            write_atomic(path, b"x")
+        assert caught.value.filename == str(path)
+        assert ".tmp" not in str(caught.value)
+    assert not list(tmp_path.iterdir())

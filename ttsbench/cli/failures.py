@@ -1,12 +1,14 @@
-"""How commands end: exit codes, and errors as a person reads them. Human text goes to stderr."""
+"""How commands end and speak: exit codes, and errors as a person reads them. Human text goes to stderr."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 import typer
 
@@ -22,7 +24,24 @@ log = logging.getLogger("ttsbench")
 
 
 def say_to_user(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """A line for people, on stderr."""
+    _write_line(text, sys.stderr)
+
+
+def print_result(text: str) -> None:
+    """A line of what the command was asked for, on stdout."""
+    _write_line(text, sys.stdout)
+
+
+def _write_line(text: str, stream: TextIO) -> None:
+    """Write to a stream whose reader may be gone (`| head`): then the words are lost, and the work goes on."""
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        # The words still wait in the stream's buffer, and Python flushes it again at exit: let them go nowhere.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 @contextmanager

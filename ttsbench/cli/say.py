@@ -11,6 +11,7 @@ from ttsbench.cli import options
 from ttsbench.cli.failures import ROWS_FAILED, reported, say_to_user
 
 if TYPE_CHECKING:
+    from ttsbench.core import SpeechRequest
     from ttsbench.experiment.utterance import Spoken
 
 
@@ -38,10 +39,10 @@ def say(
             profile=profile, overrides=tuple(override or ()),
         )  # fmt: skip
         engine, request = prepare_utterance(SayOptions(text, out, speech, reference, transcript))
-        _write(out, speak(engine, request), request.seed)
+        _write(out, speak(engine, request), request)
 
 
-def _write(out: Path, spoken: Spoken, seed: int) -> None:
+def _write(out: Path, spoken: Spoken, request: SpeechRequest) -> None:
     """Write what was said and tell about it. Exits with 4 when there is nothing, or when it was cut."""
     from ttsbench.core import FinishReason
     from ttsbench.records.wav import to_pcm16, write_wav
@@ -49,10 +50,17 @@ def _write(out: Path, spoken: Spoken, seed: int) -> None:
     finish = spoken.finish
     if finish.reason is FinishReason.FAILED or spoken.frames == 0:
         why = f"{finish.code}: {finish.detail}" if finish.code else "the model ended without a frame"
-        say_to_user(f"no audio: {why} (seed {seed})")
+        say_to_user(f"no audio: {why} (seed {request.seed})")
         raise typer.Exit(ROWS_FAILED)
     write_wav(out, to_pcm16(spoken.pcm), spoken.sample_rate_hz)
-    say_to_user(f"{out}: {len(spoken.pcm) / spoken.sample_rate_hz:.2f} s, seed {seed}")
+    say_to_user(f"{out}: {len(spoken.pcm) / spoken.sample_rate_hz:.2f} s, seed {request.seed}")
     if finish.reason is FinishReason.LENGTH:
-        say_to_user(f"cut at its limit of {spoken.frames} frames; raise --max-frames")
+        say_to_user(_why_cut(spoken.frames, request.max_frames))
         raise typer.Exit(ROWS_FAILED)
+
+
+def _why_cut(frames: int, max_frames: int) -> str:
+    """Which limit cut an utterance after `frames` codec frames, and what to change."""
+    if frames < max_frames:
+        return f"cut after {frames} frames, all that the model length leaves; raise max_model_len (profile)"
+    return f"cut at its limit of {frames} frames; raise --max-frames"

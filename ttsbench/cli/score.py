@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ttsbench.cli.failures import BROKEN, ROWS_FAILED, reported, say_to_user
+from ttsbench.cli.failures import BROKEN, ROWS_FAILED, print_result, reported, say_to_user
 
 if TYPE_CHECKING:
     from ttsbench.records import WerStats, WerSummary
@@ -80,9 +80,13 @@ def _print_table(run: Path, summary: WerSummary) -> None:
     table.add_row("substitutions/deletions/insertions", *(_edits(stats) for stats in both))
     table.add_row("rows charged", str(summary.rows_charged), "-")
     table.add_row("rows unscored", str(summary.rows_unscored), "-")
-    table.add_row("rows cut at their frame limit", *[str(summary.rows_cut_at_length)] * 2)
-    print(f"{run}: word error rate, protocol {summary.protocol_id}")
-    Console(width=None if sys.stdout.isatty() else TABLE_COLUMNS).print(table)
+    table.add_row("rows cut at their frame limit", str(summary.rows_cut_at_length), "-")
+    console = Console(width=None if sys.stdout.isatty() else TABLE_COLUMNS)
+    # Captured, for rich ends the process with its own exit code where the reader of stdout is gone.
+    with console.capture() as rendered:
+        console.print(table)
+    print_result(f"{run}: word error rate, protocol {summary.protocol_id}")
+    print_result(rendered.get().rstrip("\n"))
 
 
 def _percent(stats: WerStats | None, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ttsbench.cli import options
-from ttsbench.cli.failures import INTERRUPTED, ROWS_FAILED, reported, say_to_user
+from ttsbench.cli.failures import INTERRUPTED, ROWS_FAILED, print_result, reported, say_to_user
 
 if TYPE_CHECKING:
     from ttsbench.experiment.synthesis import Progress, Synthesis
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 STDERR_FD = 2
 
 _CONCURRENCY = "Rows in flight; by default the engine's slots."
+_STRICT = "Refuse the set if any row cannot be spoken; a text too long for the model shows only as it runs."
 _STREAM = "Take audio as it appears, or each row whole."
 
 
@@ -41,7 +42,7 @@ def synth(
     stream: Annotated[bool, typer.Option("--stream/--full", help=_STREAM)] = True,
     locale: Annotated[str | None, typer.Option(help="en or zh, where the list's folder does not say it.")] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse the set if any row cannot be spoken.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help=_STRICT)] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a killed or interrupted run.")] = False,
 ) -> None:
     """Speak every row of a set: WAVs, one record per row, and a trace of the codec frames."""
@@ -74,7 +75,11 @@ def _run(synthesis: Synthesis) -> RunManifest:
             rate = progress.audio_s / progress.elapsed_s if progress.elapsed_s else 0.0
             bar.update(progress.done, f"{progress.charged} charged, {rate:.1f} audio-s/s")
 
-        return synthesis.run(show, stopping)
+        try:
+            return synthesis.run(show, stopping)
+        except KeyboardInterrupt:
+            _say_interrupted(synthesis.folder.path)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -87,7 +92,8 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.append(number)
         # Not print: the signal may have come in the middle of one, and buffered writers refuse to be re-entered.
-        os.write(STDERR_FD, b"\nstopping at the next chunk; once more to break off at once\n")
+        with suppress(BrokenPipeError):
+            os.write(STDERR_FD, b"\nstopping at the next chunk; once more to break off at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -109,11 +115,15 @@ def _report(out: Path, manifest: RunManifest) -> None:
     total = f"{manifest.audio_s:.1f} s of audio{speed}, seed {manifest.settings.seed}"
     say_to_user(f"{counts.ok} of {counts.expected} rows ok, {total}")
     if manifest.status is not RunStatus.COMPLETE:
-        say_to_user(f"interrupted; go on with the same command and --resume (--seed may be left out): {out}")
+        _say_interrupted(out)
         raise typer.Exit(INTERRUPTED)
-    print(out)
+    print_result(str(out))
     if charged:
         raise typer.Exit(ROWS_FAILED)
+
+
+def _say_interrupted(out: Path) -> None:
+    say_to_user(f"interrupted; go on with the same command and --resume (--seed may be left out): {out}")
 
 
 def _cause(record: RequestRecord) -> str:
@@ -122,6 +132,5 @@ def _cause(record: RequestRecord) -> str:
 
     if record.status is RowStatus.LENGTH:
         return f"length, cut after {record.frames} frames"
-    if record.error_code is None:
-        return record.status.value
-    return f"{record.status.value}, {record.error_code}: {record.error_detail or 'no detail'}"
+    words = [part for part in (record.error_code, record.error_detail) if part is not None]
+    return ", ".join([record.status.value, ": ".join(words)] if words else [record.status.value])

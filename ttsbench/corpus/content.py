@@ -13,12 +13,12 @@ def content_problem(row: CorpusRow, *, needs_reference: bool, needs_transcript: 
     """Why this row cannot be spoken, or None. Codes: those of `text_problem`, then those of the reference.
 
     `needs_reference`: the voice comes from `prompt_audio`, which is then read and judged as `read_reference` does;
-    without one the code is reference_missing. `needs_transcript`: cloning also takes what the clip says; without that
-    the code is reference_text_missing, rather than a silent change of the cloning method.
+    without one the code is reference_missing. `needs_transcript`: cloning also takes what the clip says; without
+    words there the code is reference_text_missing, rather than a silent change of the cloning method.
     """
     problem = text_problem(row.text)
-    if problem is None and needs_transcript and row.prompt_text is None:
-        problem = RowError("reference_text_missing", f"line {row.line} has no prompt text")
+    if problem is None and needs_transcript:
+        problem = _transcript_problem(row)
     if problem is None and needs_reference:
         problem = _reference_problem(row)
     return problem
@@ -30,6 +30,14 @@ def text_problem(text: str) -> RowError | None:
         return RowError("empty_text", "the text is empty")
     if not any(unicodedata.category(character)[0] in "LN" for character in text):
         return RowError("no_speakable_text", f"no letter or digit in {text!r}")
+    return None
+
+
+def _transcript_problem(row: CorpusRow) -> RowError | None:
+    if row.prompt_text is None:
+        return RowError("reference_text_missing", f"line {row.line} has no prompt text")
+    if problem := text_problem(row.prompt_text):
+        return RowError("reference_text_missing", f"the prompt text cannot be used: {problem}")
     return None
 
 

@@ -27,12 +27,16 @@ a minute of speech is known to lose words."""
 SILENCE_PEAK = 1e-3
 """-60 dBFS, 33 steps of 16-bit audio: below it a clip holds at most the noise of a microphone."""
 
+UNKNOWN_SIZE = 0x7FFFF000
+"""Sizes from here on stand for "unknown" in a WAV that was written to a pipe, whose writer could not go back to fill in
+the true one: sox gives this one, ffmpeg the largest there is. As a true size it would be hours of audio."""
+
 
 def read_reference(path: Path) -> tuple[np.ndarray, int]:
     """Samples of a clip, float32 [S], channels averaged, full scale 1.0; and the sample rate in hertz from its header.
 
-    Raises RowError: reference_missing, reference_unreadable, reference_too_short, reference_too_long, reference_silent
-    (no sample above SILENCE_PEAK, or one that is not finite).
+    Raises RowError: reference_missing, reference_unreadable (a WAV that ends too early among them),
+    reference_too_short, reference_too_long, reference_not_finite, reference_silent (no sample above SILENCE_PEAK).
     """
     import numpy as np
 
@@ -44,8 +48,9 @@ def read_reference(path: Path) -> tuple[np.ndarray, int]:
         raise RowError("reference_too_long", f"{path}: {seconds:.1f} s, at most {MAX_REFERENCE_S:g} s can be used")
     mono = samples.mean(axis=1, dtype=np.float32)
     peak = float(np.abs(mono).max())
-    # Asked this way round, a NaN counts as silence too: it compares as false.
-    if not SILENCE_PEAK < peak < float("inf"):
+    if not np.isfinite(peak):
+        raise RowError("reference_not_finite", f"{path}: holds samples that are NaN or infinite")
+    if peak <= SILENCE_PEAK:
         raise RowError("reference_silent", f"{path}: peak {peak:g}, above {SILENCE_PEAK:g} of full scale is needed")
     return mono, rate
 
@@ -65,9 +70,29 @@ def _decode(path: Path) -> tuple[np.ndarray, int]:
 
     try:
         # From memory: names outside ASCII never pass through the audio library, and no suffix makes it guess a format.
-        samples, rate = soundfile.read(io.BytesIO(path.read_bytes()), dtype="float32", always_2d=True)
+        data = path.read_bytes()
+        samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except FileNotFoundError as error:
         raise RowError("reference_missing", f"{path}: no such file") from error
+    except soundfile.LibsndfileError as error:
+        # Its own message names the object in memory by its address, which differs from run to run.
+        raise RowError("reference_unreadable", f"{path}: {error.error_string}") from error
     except (OSError, soundfile.SoundFileError) as error:
         raise RowError("reference_unreadable", f"{path}: {error}") from error
+    if lost := _lost_bytes(data):
+        raise RowError("reference_unreadable", f"{path}: cut short, {lost} bytes of its audio data are missing")
     return samples, int(rate)
+
+
+def _lost_bytes(data: bytes) -> int:
+    """Bytes that a WAV's data chunk announces and the file does not hold; libsndfile passes over them in silence."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        return 0
+    at = 12
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        at += 8
+        if name == b"data":
+            return 0 if size >= UNKNOWN_SIZE else max(0, at + size - len(data))
+        at += size + size % 2  # chunks start at even offsets
+    return 0

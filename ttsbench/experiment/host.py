@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import ttsbench
-from ttsbench.records import CodeRevision, Gpu, Hardware, Placement
+from ttsbench.records import CodeRevision, Gpu, Hardware, Placement, combined_sha256, sha256_of
 
 SOFTWARE = ("torch", "triton", "numpy", "safetensors", "tokenizers", "soundfile", "soxr")
 ENVIRONMENT = (
@@ -37,18 +37,24 @@ def software() -> dict[str, str]:
 
 
 def code_revision() -> CodeRevision:
-    """Commit of the source tree this package runs from, if it is one."""
-    root = Path(ttsbench.__file__).parent.parent
+    """The source that runs: a hash of it, and its commit if it is a source tree."""
+    package = Path(ttsbench.__file__).parent
+    root, source = package.parent, source_sha256(package)
     if not (root / ".git").exists():
-        why = "installed package, not a source tree"
-        return CodeRevision(revision=None, revision_missing=why, dirty=None, dirty_missing=why)
+        return _without_commit("installed package, not a source tree", source)
     try:
         revision = _git(root, "rev-parse", "HEAD")
         dirty = bool(_git(root, "status", "--porcelain"))
     except (OSError, subprocess.CalledProcessError) as error:
-        why = f"git: {error}"
-        return CodeRevision(revision=None, revision_missing=why, dirty=None, dirty_missing=why)
-    return CodeRevision(revision=revision, dirty=dirty)
+        return _without_commit(f"git: {error}", source)
+    return CodeRevision(revision=revision, dirty=dirty, source_sha256=source)
+
+
+def source_sha256(package: Path) -> str:
+    """One hash for the Python files below `package`, by relative path: it tells two uncommitted states apart."""
+    return combined_sha256(
+        {p.relative_to(package).as_posix(): sha256_of(p.read_bytes()) for p in package.rglob("*.py")}
+    )
 
 
 def hardware() -> Hardware:
@@ -72,6 +78,10 @@ def placement() -> Placement:
         cpu_affinity_missing=None if known else f"{platform.system()} does not tell",
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
+
+
+def _without_commit(why: str, source: str) -> CodeRevision:
+    return CodeRevision(revision=None, revision_missing=why, dirty=None, dirty_missing=why, source_sha256=source)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -64,8 +64,9 @@ def describe_run(engine: NativeEngine, corpus: Corpus, plan: RowPlan, concurrenc
     )
 
 
-def close_manifest(manifest: RunManifest, log: RequestLog, status: RunStatus, wall_s: float | None) -> RunManifest:
-    """The manifest at the end of a sitting; `wall_s` None when no row reached the engine in it."""
+def close_manifest(manifest: RunManifest, log: RequestLog, status: RunStatus) -> RunManifest:
+    """The manifest at the end of a sitting; all its numbers come from the records."""
+    wall_s = sitting_wall_s(log, manifest.sitting)
     audio_s = sum(r.duration_s or 0.0 for r in log.rows.values() if r.status is RowStatus.OK)
     why = None if wall_s else "no row reached the engine"
     if manifest.resumed_rows:
@@ -84,6 +85,14 @@ def close_manifest(manifest: RunManifest, log: RequestLog, status: RunStatus, wa
         audio_s_per_wall_s=audio_s / known_wall_s if known_wall_s else None,
         audio_s_per_wall_s_missing=why,
     )
+
+
+def sitting_wall_s(log: RequestLog, sitting: int) -> float | None:
+    """Seconds from a sitting's first hand-over to the last end of a row; None when no row reached the engine in it."""
+    records = [record for record in log.attempts if record.sitting == sitting]
+    submitted = [record.submitted_s for record in records if record.submitted_s is not None]
+    finished = [record.finished_s for record in records if record.finished_s is not None]
+    return max(finished) - min(submitted) if submitted and finished else None
 
 
 def count_rows(records: Iterable[RequestRecord], expected: int) -> RowCounts:

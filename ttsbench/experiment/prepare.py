@@ -16,7 +16,7 @@ from ttsbench.experiment.rows import RowClip, RowPlan, RunVoice, row_problem
 from ttsbench.experiment.synthesis import Synthesis
 from ttsbench.experiment.voice import checkpoint_voice
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
-from ttsbench.records import RecordError, RunFolder, RunManifest, read_manifest
+from ttsbench.records import RecordError, RunFolder, RunManifest, read_manifest, unwritable
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ def prepare(options: SynthOptions) -> Synthesis:
     before = _run_to_resume(options.out, problems) if options.resume else None
     if not options.resume:
         _check_new(options.out, problems)
+    if not problems and (why := unwritable(options.out)):
+        problems.append(Problem(f"--out {options.out}", "a folder that can be written to", why))
     corpus = attempt(problems, lambda: _corpus(options))
     profile, config = load_settings(options.speech, problems)
     voice = None if config is None else _voice(options, config, problems)
@@ -59,10 +61,10 @@ def prepare(options: SynthOptions) -> Synthesis:
 
 def _check_new(out: Path, problems: list[Problem]) -> None:
     """Check that a new run may be made in `out`."""
-    if not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir())):
+    if _is_new(out):
         return
     is_run = RunFolder(out).manifest.exists()
-    hint = "give another folder, or --resume to go on with this run" if is_run else "give another folder"
+    hint = "give another folder, or --resume to go on with this run" if is_run else _instead_of(out)
     problems.append(Problem(f"--out {out}", "a folder that is new or empty", "one that is not", hint))
 
 
@@ -70,9 +72,21 @@ def _run_to_resume(out: Path, problems: list[Problem]) -> RunManifest | None:
     try:
         return read_manifest(out)
     except (OSError, RecordError) as error:
-        hint = "leave --resume out to begin a run"
+        hint = "leave --resume out to begin a run" if _is_new(out) else _instead_of(out)
         problems.append(Problem(f"--out {out}", "the folder of a run to resume", str(error), hint))
         return None
+
+
+def _is_new(out: Path) -> bool:
+    return not os.path.lexists(out) or (out.is_dir() and not any(out.iterdir()))
+
+
+def _instead_of(out: Path) -> str:
+    """What to type in place of a folder that can neither be begun in nor resumed."""
+    folder = RunFolder(out)
+    if folder.requests.exists() and not folder.manifest.exists():
+        return "the run in it was killed before its first row: delete the folder, or give another"
+    return "give another folder"
 
 
 def _corpus(options: SynthOptions) -> Corpus:

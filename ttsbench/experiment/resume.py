@@ -7,6 +7,7 @@ WAV, trace lines, half a file) is removed before the row runs again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ttsbench.core import Problem
@@ -28,6 +29,7 @@ SAME = ("tool_version", "code", "profile", "corpus", "checkpoint", "engine", "se
 
 MAY_DIFFER = frozenset(
     {
+        "checkpoint.files",
         "checkpoint.name",
         "checkpoint.source",
         "code.dirty",
@@ -40,22 +42,25 @@ MAY_DIFFER = frozenset(
         "profile.name",
     }
 )
-"""Where things lie and what they are called, since what they hold is compared by hash; and what changes no sample."""
+"""Where things lie and what they are called, since what they hold has a hash of its own; and what changes no sample."""
 
 
 def differences(before: RunManifest, now: RunManifest) -> list[Problem]:
     """Everything that keeps `now` from going on with `before`."""
-    hint = "resume under the same settings, or use another --out"
     old, new = before.model_dump(include=set(SAME)), now.model_dump(include=set(SAME))
-    return [Problem(f"run.json {name}", repr(was), repr(is_now), hint) for name, was, is_now in _leaves(old, new)]
+    found = [Problem(f"run.json {name}", repr(was), repr(is_now)) for name, was, is_now in _leaves(old, new)]
+    hint = "resume under the same settings, or use another --out"
+    return [*found[:-1], replace(found[-1], hint=hint)] if found else []
 
 
 def _leaves(old: Any, new: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(dotted name, old, new) of every leaf that differs between two nested dicts."""
+    """(dotted name, old, new) of every leaf that differs between two nested dicts, but for those that may."""
+    if name in MAY_DIFFER:
+        return
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):
             yield from _leaves(old.get(key), new.get(key), f"{name}.{key}" if name else key)
-    elif old != new and name not in MAY_DIFFER:
+    elif old != new:
         yield name, old, new
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from ttsbench.adapters.native import NativeEngine
 from ttsbench.core import InvalidInput, Problem, ReferenceVoice
 from ttsbench.corpus import Corpus
-from ttsbench.experiment.drive import ClosedLoop, Job, RowResult
+from ttsbench.experiment.drive import ClosedLoop, Job
 from ttsbench.experiment.manifest import close_manifest, describe_run
 from ttsbench.experiment.outcome import OutcomeWriter
 from ttsbench.experiment.resume import clear_unfinished, is_lasting, open_jobs
@@ -84,11 +84,11 @@ class Synthesis:
             self.folder.wav.mkdir(exist_ok=True)
             write_record(self.folder.manifest, started)
             try:
-                wall_s = self._speak(requests, on_progress, stopping)
+                self._speak(requests, on_progress, stopping)
             except BaseException as error:
-                self._close(RunStatus.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunStatus.BROKEN, None)
+                self._close(RunStatus.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunStatus.BROKEN)
                 raise
-            return self._close(RunStatus.INTERRUPTED if self.open_jobs() else RunStatus.COMPLETE, wall_s)
+            return self._close(RunStatus.INTERRUPTED if self.open_jobs() else RunStatus.COMPLETE)
 
     def _open_requests(self) -> JsonlWriter:
         """The run folder's request log. Held open, it keeps other processes out of the folder."""
@@ -105,8 +105,8 @@ class Synthesis:
 
     def _speak(
         self, requests: JsonlWriter, on_progress: Callable[[Progress], None], stopping: Callable[[], bool]
-    ) -> float | None:
-        """Run the open rows; returns the seconds from the first hand-over to the last end, None without any."""
+    ) -> None:
+        """Run the open rows."""
         jobs = self.open_jobs()
         writer = OutcomeWriter(self.folder, self.plan, self._effective_language(), self.manifest.sitting, self.stream)
         tally = _Tally(len(self.corpus.rows) - len(jobs), on_progress)
@@ -116,11 +116,10 @@ class Synthesis:
                 record = writer.record(result)
                 trace.extend(writer.traces(result))
                 requests.append(record)
-                tally.add(record, result)
-        return tally.wall_s
+                tally.add(record)
 
-    def _close(self, status: RunStatus, wall_s: float | None) -> RunManifest:
-        closed = close_manifest(self.manifest, read_requests(self.folder.path), status, wall_s)
+    def _close(self, status: RunStatus) -> RunManifest:
+        closed = close_manifest(self.manifest, read_requests(self.folder.path), status)
         write_record(self.folder.manifest, closed)
         return closed
 
@@ -133,26 +132,17 @@ class Synthesis:
 
 
 class _Tally:
-    """Counts results as they come and measures the sitting's wall time, first hand-over to last end."""
+    """Counts rows as they end, for whoever watches; what the manifest says is counted from the records."""
 
     def __init__(self, done: int, on_progress: Callable[[Progress], None]) -> None:
         self._done, self._charged, self._audio_s = done, 0, 0.0
         self._on_progress = on_progress
         self._began_ns = time.monotonic_ns()
-        self._submitted_ns: list[int] = []
-        self._last_ns = 0
 
-    def add(self, record: RequestRecord, result: RowResult) -> None:
+    def add(self, record: RequestRecord) -> None:
         self._done += 1
         self._charged += record.status is not RowStatus.OK
         if record.status is RowStatus.OK:
             self._audio_s += record.duration_s or 0.0
-        if result.submitted_at_ns is not None:
-            self._submitted_ns.append(result.submitted_at_ns)
-            self._last_ns = max(self._last_ns, result.chunks[-1].emitted_at_ns)
         elapsed = (time.monotonic_ns() - self._began_ns) / 1e9
         self._on_progress(Progress(self._done, self._charged, self._audio_s, elapsed))
-
-    @property
-    def wall_s(self) -> float | None:
-        return (self._last_ns - min(self._submitted_ns)) / 1e9 if self._submitted_ns else None

@@ -14,6 +14,7 @@ from ttsbench.corpus import read_reference, text_problem
 from ttsbench.experiment.options import SpeechOptions, drawn_seed, load_settings
 from ttsbench.experiment.voice import checkpoint_voice
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.records import unwritable
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def _out_problems(out: Path) -> list[Problem]:
         return [Problem(where, "a file that does not exist yet", "one that does", "give another name")]
     if not os.path.isdir(folder):
         return [Problem(where, "an existing folder to write into", f"no folder {folder}")]
+    if why := unwritable(Path(folder)):
+        return [Problem(where, "a folder that can be written to", why)]
     return []
 
 

@@ -34,6 +34,7 @@ from ttsbench.records.settings import (
     VoiceRecord,
 )
 from ttsbench.records.trace import TraceRecord
+from ttsbench.records.writable import unwritable
 from ttsbench.records.writer import JsonlWriter, write_atomic, write_record
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "read_trace",
     "read_wer",
     "sha256_of",
+    "unwritable",
     "utc_now",
     "write_atomic",
     "write_record",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ttsbench.records.base import Count, Reason, Record
+from ttsbench.records.base import Count, Reason, Record, Sha256
 
 
 class CodeRevision(Record):
@@ -20,6 +20,8 @@ class CodeRevision(Record):
     """Whether the tree had uncommitted changes."""
     dirty_missing: Reason | None = None
     """Why that is unknown."""
+    source_sha256: Sha256
+    """One hash for the package's own Python files as they were (`combined_sha256`, by path inside the package)."""
 
 
 class Gpu(Record):

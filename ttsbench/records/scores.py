@@ -166,7 +166,7 @@ class WerSummary(Record):
     unscored_by_cause: dict[str, Count]
     """Unscored rows by cause."""
     rows_cut_at_length: Count
-    """Scored rows whose audio was cut at the frame limit (runaways)."""
+    """Rows whose audio was cut at the frame limit (runaways), whatever the scorer could do with them."""
     rows_empty_transcript: Count
     """Scored rows in which the recogniser heard nothing: 100 % deletions."""
     all_rows: WerStats | None

@@ -71,8 +71,23 @@ class JsonlWriter:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` as a whole. On any error the old file, or its absence, is left as it was."""
-    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
+    """Replace `path` by `data` as a whole. On any error the old file, or its absence, is left as it was.
+
+    Raises OSError naming `path`, not the temporary file that the error was about.
+    """
+    try:
+        _write_and_rename(path.parent / f".{secrets.token_hex(8)}.tmp", path, data)
+        _fsync_folder(path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Replace `path` by one record as indented JSON, as `write_atomic` does."""
+    write_atomic(path, record.model_dump_json(indent=2).encode() + b"\n")
+
+
+def _write_and_rename(temporary: Path, path: Path, data: bytes) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         try:
@@ -84,12 +99,6 @@ def write_atomic(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _fsync_folder(path.parent)
-
-
-def write_record(path: Path, record: Record) -> None:
-    """Replace `path` by one record as indented JSON, as `write_atomic` does."""
-    write_atomic(path, record.model_dump_json(indent=2).encode() + b"\n")
 
 
 def _write_all(fd: int, data: bytes) -> None:

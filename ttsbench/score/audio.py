@@ -42,7 +42,8 @@ def decode_wav(data: bytes) -> Audio:
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise AudioFault(f"cannot be decoded: {error}") from None
+        # The error's own message names the object in memory by its address, which differs from run to run.
+        raise AudioFault(f"cannot be decoded: {error.error_string}") from None
     if not np.isfinite(samples).all():
         raise AudioFault("holds samples that are not finite")
     return Audio(samples.mean(axis=1), rate)

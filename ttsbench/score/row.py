@@ -76,7 +76,8 @@ def judge_missing(row_index: int, protocol: ScoringProtocol) -> WerRecord:
 def _audio_of(run_dir: Path, record: RequestRecord, reference: str) -> Audio:
     """The row's audio, checked against its record. Raises _Charge."""
     if record.status not in (RowStatus.OK, RowStatus.LENGTH):
-        raise _Charge(record.status.value, f"{record.error_code or 'no code'}: {record.error_detail or 'no detail'}")
+        words = [part for part in (record.error_code, record.error_detail) if part is not None]
+        raise _Charge(record.status.value, ": ".join(words) or "no utterance to judge")
     if not split_words(reference):
         raise _Charge("no_reference_words", "the text rule leaves nothing of the text")
     assert record.wav_path is not None  # the record's own validation ties a file to these two statuses

@@ -29,6 +29,7 @@ from ttsbench.records import (
     read_requests,
     read_scores,
     sha256_of,
+    unwritable,
     utc_now,
     write_atomic,
     write_record,
@@ -46,7 +47,7 @@ def score_run(run_dir: Path, protocol_id: str, progress: Progress | None = None)
     """Score `run_dir` under a protocol by id; the result has one entry per protocol the run was ever scored under.
 
     Raises InvalidInput for an unknown protocol, a recogniser that is not installed as pinned, a run without rows or in
-    another language; RecordError or FileNotFoundError for records that cannot be read.
+    another language, or that cannot be written to; RecordError or FileNotFoundError for records that cannot be read.
     """
     return score_under(run_dir, find_protocol(protocol_id), progress)
 
@@ -56,6 +57,7 @@ def score_under(run_dir: Path, protocol: ScoringProtocol, progress: Progress | N
     manifest, log = read_manifest(run_dir), read_requests(run_dir)
     _check_fit(run_dir, manifest, log, protocol)
     folder = RunFolder(run_dir)
+    _check_writable(folder, protocol)
     earlier = read_scores(run_dir).wer if folder.scores.exists() else {}
     expected = manifest.corpus.rows_expected
     rows: list[WerRecord] = []
@@ -81,6 +83,12 @@ def _check_fit(run_dir: Path, manifest: RunManifest, log: RequestLog, protocol: 
     if log.rows and max(log.rows) >= corpus.rows_expected:
         where = str(RunFolder(run_dir).requests)
         raise RecordError(where, f"row {max(log.rows)} is beyond the {corpus.rows_expected} rows of run.json")
+
+
+def _check_writable(folder: RunFolder, protocol: ScoringProtocol) -> None:
+    for target in (folder.scores, folder.wer_rows(protocol.id)):
+        if why := unwritable(target.parent):
+            raise InvalidInput(Problem(str(target.parent), "a folder that can be written to", why))
 
 
 def _judge(
@@ -126,7 +134,7 @@ def _summarise(
         rows_unscored=len(unscored),
         charged_by_cause=_by_cause(charged),
         unscored_by_cause=_by_cause(unscored),
-        rows_cut_at_length=sum(row.status is RowStatus.LENGTH for row in scored),
+        rows_cut_at_length=sum(row.status is RowStatus.LENGTH for row in rows),
         rows_empty_transcript=sum(not split_words(row.hypothesis or "") for row in scored),
         all_rows=all_rows,
         all_rows_missing=None if all_rows else nothing,
@@ -138,7 +146,8 @@ def _summarise(
 def _incomplete_because(manifest: RunManifest, rows: Sequence[WerRecord]) -> tuple[str, ...]:
     reasons = []
     if manifest.status is not RunStatus.COMPLETE:
-        reasons.append(f"the run is {manifest.status}")
+        killed = ", or was killed" if manifest.status is RunStatus.RUNNING else ""
+        reasons.append(f"the run is {manifest.status}{killed}")
     if missing := sum(row.cause == "missing_record" for row in rows):
         reasons.append(f"{missing} rows have no record")
     if broken := sum(row.outcome is Outcome.UNSCORED for row in rows):
