@@ -20,7 +20,7 @@ WARM_UP, REQUESTS = 24, 200
 
 HELD_BYTES = 128 * 1024
 """Growth allowed to what our own lines allocated. Measured: under 25 kB. Keeping the PCM of the 176 requests would be
-2.8 MB, keeping their prompts 0.6 MB. Other lines of the process do not count: the test runner's threads allocate too."""
+2.8 MB, keeping their prompts 0.6 MB. Other lines of the process do not count: the test runner allocates too."""
 
 OURS = tracemalloc.Filter(True, "*/ttsbench/*")
 
