@@ -93,7 +93,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
         asked.append(number)
         # Not print: the signal may have come in the middle of one, and buffered writers refuse to be re-entered.
         with suppress(BrokenPipeError):
-            os.write(STDERR_FD, b"\nstopping at the next chunk; once more to break off at once\n")
+            os.write(STDERR_FD, b"\nstopping after this step; once more to break off at once\n")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
