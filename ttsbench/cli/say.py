@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,8 @@ def say(
             profile=profile, overrides=tuple(override or ()),
         )  # fmt: skip
         engine, request = prepare_utterance(SayOptions(text, out, speech, reference, transcript))
-        _write(out, speak(engine, request), request)
+        with closing(engine):
+            _write(out, speak(engine, request), request)
 
 
 def _write(out: Path, spoken: Spoken, request: SpeechRequest) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -58,7 +58,10 @@ def synth(
             set=set_, out=out, speech=speech, x_vector_only=x_vector_only, concurrency=concurrency, stream=stream,
             locale=locale, first=first, strict=strict, resume=resume,
         )  # fmt: skip
-        _report(out, _run(prepare(asked)))
+        synthesis = prepare(asked)
+        with closing(synthesis.engine):
+            manifest = _run(synthesis)
+        _report(out, manifest)
 
 
 def _run(synthesis: Synthesis) -> RunManifest:

@@ -162,9 +162,8 @@ class FusedEngine:
         """Frames this request may have: its own limit, or what the model length leaves after the prompt."""
         room = min(self.options.max_model_len, self.scheduler.blocks.num_blocks * self.options.block_size) - prompt_rows
         if room < 1:
-            raise RowError(
-                "prompt_too_long", f"the prompt has {prompt_rows} rows and leaves no frame of {room + prompt_rows}"
-            )
+            places = room + prompt_rows
+            raise RowError("prompt_too_long", f"{prompt_rows} prompt rows leave no frame of {places} KV positions")
         return min(request.max_frames, room)
 
     def _commit(self, plan: StepPlan, output: StepOutput) -> None:
