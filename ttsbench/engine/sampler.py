@@ -22,13 +22,9 @@ class FrameSampler:
     ) -> None:
         self.state = state
         self.slots = slots
-        self.eos = config.control.eos
         self.uniforms = frame_uniforms(state.seed[slots], state.frame[slots], config.num_codebooks)
         self.talker = RowDraws.of([p.talker for p in params], slots.device)
         self.predictor = RowDraws.of([p.code_predictor for p in params], slots.device)
-        ids = torch.arange(config.talker_vocab_size, device=slots.device)
-        self.suppressed = (ids >= config.first_control_id) & (ids != self.eos)
-        self.is_eos = ids == self.eos
         self.finite = torch.ones(len(params), device=slots.device, dtype=torch.bool)
         """Rows [B] whose logits have all been finite so far: a draw from NaN gives some code that means nothing."""
 
@@ -38,7 +34,7 @@ class FrameSampler:
         state, slots = self.state, self.slots
         logits = penalise_repeats(logits, state.seen[slots], state.penalty[slots])
         too_early = state.frame[slots] < state.min_frames[slots]
-        logits = forbid(logits, self.suppressed | (too_early[:, None] & self.is_eos))
+        logits = forbid(logits, state.suppressed | (too_early[:, None] & state.is_eos))
         return draw_codes(logits, self.talker, self.uniforms[:, 0])
 
     def rest(self, book: int, logits: Tensor) -> Tensor:

@@ -24,6 +24,10 @@ class SlotState:
         self.penalty = torch.ones(num_slots, device=device)
         self.min_frames = torch.zeros(num_slots, device=device, dtype=torch.int64)
         self.prompts: list[Prompt | None] = [None] * num_slots
+        ids = torch.arange(config.talker_vocab_size, device=device)
+        self.is_eos = ids == config.control.eos
+        self.suppressed = (ids >= config.first_control_id) & ~self.is_eos
+        """Control ids [V], never drawn; the same for all slots."""
 
     def start(self, slot: int, request: SpeechRequest, prompt: Prompt) -> None:
         """Make `slot` as good as new for a request."""

@@ -34,7 +34,8 @@ class Derived(nn.Module):
         self.register_load_state_dict_post_hook(_drop_derived)  # type: ignore[no-untyped-call]
 
     def derive(self) -> None:
-        raise NotImplementedError
+        """Compute every derived tensor; each kind of module has its own way."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how its tensors are derived")
 
     def derived(self, name: str) -> Tensor:
         value: Tensor | None = self._buffers[name]
