@@ -7,6 +7,7 @@ unscored only when the recogniser itself breaks, since that says nothing about t
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,17 @@ def _check_same_audio(record: RequestRecord, data: bytes, audio: Audio) -> None:
         raise _Charge("wav_mismatch", f"{record.wav_path} holds {got[0]} samples at {got[1]} Hz, recorded {expected}")
 
 
+def _row_fields(record: RequestRecord, protocol: ScoringProtocol, reference: str) -> dict[str, Any]:
+    """What the WER record of a recorded row says whatever became of it."""
+    return {
+        "protocol_id": protocol.id,
+        "row_index": record.row_index,
+        "utterance_id": record.utterance_id,
+        "status": record.status,
+        "reference": reference,
+    }
+
+
 def _recognise(
     record: RequestRecord,
     protocol: ScoringProtocol,
@@ -119,14 +131,10 @@ def _recognise(
     hypothesis = protocol.normalise(transcript)
     edits = word_edits(reference, hypothesis)
     return WerRecord(
-        protocol_id=protocol.id,
-        row_index=record.row_index,
-        utterance_id=record.utterance_id,
-        status=record.status,
+        **_row_fields(record, protocol, reference),
         outcome=Outcome.SCORED,
         cause=None,
         cause_detail=None,
-        reference=reference,
         transcript=transcript,
         hypothesis=hypothesis,
         substitutions=edits.substitutions,
@@ -141,14 +149,10 @@ def _recognise(
 def _charged(record: RequestRecord, protocol: ScoringProtocol, reference: str, charge: _Charge) -> WerRecord:
     edits = all_deleted(reference)
     return WerRecord(
-        protocol_id=protocol.id,
-        row_index=record.row_index,
-        utterance_id=record.utterance_id,
-        status=record.status,
+        **_row_fields(record, protocol, reference),
         outcome=Outcome.CHARGED,
         cause=charge.cause,
         cause_detail=str(charge),
-        reference=reference,
         transcript=None,
         transcript_missing=NOT_RECOGNISED,
         hypothesis=None,
@@ -168,14 +172,10 @@ def _unscored(
 ) -> WerRecord:
     broke = "the recogniser broke"
     return WerRecord(
-        protocol_id=protocol.id,
-        row_index=record.row_index,
-        utterance_id=record.utterance_id,
-        status=record.status,
+        **_row_fields(record, protocol, reference),
         outcome=Outcome.UNSCORED,
         cause="asr_error",
         cause_detail=f"{type(error).__name__}: {error}",
-        reference=reference,
         transcript=None,
         transcript_missing=broke,
         hypothesis=None,
