@@ -1,0 +1,66 @@
+"""Write the codes of shards beside them: `KIND-00012.safetensors` -> `KIND-00012.codes.safetensors`.
+
+    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds named many --codes RUN/codes.safetensors
+    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds reference --codes RUN/codes.safetensors \\
+        --encoder RUN/encoder.safetensors
+
+Codes are those of the fit, by construction; with `--encoder` what the trained encoder hears, as a user's reference will
+be heard. A shard that has codes is skipped; `--again` replaces them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from scripts.train_tiny.codes import Fit, encode
+from scripts.train_tiny.corpus import Shard, load_shard, save_tensors, shards
+from scripts.train_tiny.encoder import encode_utterances, load_encoder
+from scripts.train_tiny.features import shard_features
+from ttsbench.models.qwen3_tts.codec_config import CodecConfig
+from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder
+
+CODES_SUFFIX = ".codes.safetensors"
+
+
+def constructed(fit: Fit, shard: Shard) -> Tensor:
+    """Codes [sum F, Q] of the fit."""
+    return encode(fit, shard_features(shard))
+
+
+def heard(encoder: CodecEncoder, shard: Shard) -> Tensor:
+    """Codes [sum F, Q] of the encoder."""
+    return encode_utterances(encoder, shard.audio, shard.frames)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scratch", type=Path, required=True, help="folder of the shards")
+    parser.add_argument("--kinds", nargs="+", required=True)
+    parser.add_argument("--codes", type=Path, required=True, help="the fit")
+    parser.add_argument("--encoder", type=Path, help="weights of the trained encoder, a safetensors file")
+    parser.add_argument("--speech-tokenizer", type=Path, help="its config.json; left out: that of config.py")
+    parser.add_argument("--again", action="store_true")
+    arguments = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    codes_of: Callable[[Shard], Tensor]
+    if arguments.encoder is None:
+        codes_of = partial(constructed, Fit.load(arguments.codes, device))
+    else:
+        config = arguments.speech_tokenizer and CodecConfig.from_json(arguments.speech_tokenizer)
+        codes_of = partial(heard, load_encoder(arguments.encoder, device, config))
+    for kind in arguments.kinds:
+        for path in shards(arguments.scratch, kind):
+            target = path.with_name(path.stem + CODES_SUFFIX)
+            if arguments.again or not target.exists():
+                save_tensors(target, {"codes": codes_of(load_shard(path, device)).cpu()})
+                print(target, flush=True)
+
+
+if __name__ == "__main__":
+    main()

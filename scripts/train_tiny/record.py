@@ -1,0 +1,77 @@
+"""What a checkpoint ships about its own making: sources and licences, seeds, the pieces with their times, final figures.
+
+    python -m scripts.train_tiny.record --run RUN --text TEXT --machine "2 x NVIDIA H200, torch 2.11.0" OUT.json
+
+Everything is read off what the pieces wrote: `times.json` and `codes.json`, the last line of each log, `text.json`.
+Paths are left out, so the record says the same wherever the folders lay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+TEACHER = {
+    "model": "Kokoro-82M v1.0, int8 export kokoro-v1.0.int8.onnx",
+    "sha256": "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb",
+    "voices": "style tables of kokoro-js 1.2.1",
+    "licence": "weights and voices Apache-2.0 (hexgrad), ONNX export MIT",
+}
+
+
+def options(command: Sequence[str]) -> dict[str, str | list[str]]:
+    """Options of a command by name, those that name paths left out; a flag has no values."""
+    found: dict[str, list[str]] = {}
+    for word in command:
+        if word.startswith("--"):
+            found[word[2:]] = []
+        elif found:
+            found[next(reversed(found))].append(word)
+    kept = {name: values for name, values in found.items() if not any("/" in value for value in values)}
+    return {name: values[0] if len(values) == 1 else values for name, values in kept.items()}
+
+
+def pieces(run: Path) -> list[dict[str, Any]]:
+    """Each piece that ended well: seconds, options, and the last line of its log when it keeps one."""
+    result = []
+    for entry in json.loads((run / "times.json").read_text(encoding="utf-8")):
+        if entry["exit"] != 0:
+            continue
+        piece = {"piece": entry["piece"], "seconds": entry["seconds"], "options": options(entry["command"][2:])}
+        log = run / f"{entry['piece']}.jsonl"
+        if log.exists():
+            last = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
+            piece["figures"] = {name: value for name, value in last.items() if name not in ("piece", "progress")}
+        result.append(piece)
+    return result
+
+
+def record(run: Path, text: Path, machine: str) -> dict[str, Any]:
+    """The whole record. Raises FileNotFoundError for a file that a finished sitting has."""
+    return {
+        "made": datetime.now(UTC).date().isoformat(),
+        "machine": machine,
+        "teacher": TEACHER,
+        "text": json.loads((text / "text.json").read_text(encoding="utf-8")),
+        "codes": json.loads((run / "codes.json").read_text(encoding="utf-8")),
+        "pieces": pieces(run),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--text", type=Path, required=True)
+    parser.add_argument("--machine", required=True, help="GPUs and versions, as a reader wants to know them")
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    made = record(args.run, args.text, args.machine)
+    args.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+"""Trains the speaker encoder of `tiny-base`: a clip of any voice -> one vector, which the talker reads as an input row.
+
+    python -m scripts.train_tiny.train_speaker --teacher TEACHER --scratch SHARDS --out RUN --seconds 50
+
+Each step draws voices and two utterances of each, cuts a stretch of 1.5 to 4 s out of both, changes its level and adds
+a little noise. Three losses:
+
+    contrast   a stretch must be nearer (cosine) to the other of its voice than to those of the other voices
+    style      a linear head reads the voice's place in the teacher's style space off the vector. The voices are blends
+               of a few, so this keeps the space smooth where no voice was heard. The head is thrown away.
+    size       vectors keep one length, since they are used as they come out, without normalisation
+
+Writes `RUN/speaker.safetensors`, the module's state dict under its published names, scaled so that the mean vector
+length is that of `--rms` an element, and `RUN/speaker.jsonl`, whose figures are of utterances left out of training.
+
+Shapes: U utterances, V voices, B stretches, S samples, T mel frames, M mel bins, D vector width.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from scripts.train_tiny import config
+from scripts.train_tiny.corpus import Shard, load_shard, save_tensors, shards
+from scripts.train_tiny.loop import Budget, Training, adamw, cosine, graphed
+from ttsbench.models.qwen3_tts.mel import HOP, LOG_FLOOR, MAGNITUDE_FLOOR, N_FFT, PAD, filterbank
+from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder
+
+RATE_HZ = config.SAMPLE_RATE_HZ
+STRETCH_S = (1.5, 2.0, 3.0, 4.0)
+"""Lengths take turns; a shorter utterance is heard again from its start."""
+HEARD_S = 3.0
+"""Of each utterance in the held-out figures and the voices' means."""
+HELD_OUT_EVERY = 16
+"""Every so-manieth utterance of a voice is left out of training."""
+ONE_VOICE = 20
+"""Rows of the blends before this one are the teacher's own voices."""
+GAIN_DB = 9.0
+NOISE_DBFS = (-90.0, -45.0)
+STYLE_VARIANCE = 0.98
+"""Share of the variance of the training voices' styles that the kept components hold."""
+PEAK_RATE = 2e-3
+MAX_GRADIENT = 5.0
+STYLE_WEIGHT, SIZE_WEIGHT = 1.0, 0.1
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Every utterance on the device. A voice is its number among those present; `rows` says which that is."""
+
+    audio: Tensor
+    """int16 [samples of all]."""
+    start: Tensor
+    """First sample [U]."""
+    length: Tensor
+    """Samples [U]."""
+    voice: Tensor
+    """[U]."""
+    rows: Tensor
+    """Row of the blends [V]."""
+    trained: Tensor
+    """Utterances to train on, by voice; voice v has `count[v]` of them from `first[v]` on."""
+    first: Tensor
+    count: Tensor
+    held_out: Tensor
+    """The other utterances."""
+
+
+def collect(parts: Iterable[Shard]) -> Bank:
+    """All shards as one bank. Raises ValueError for a voice with fewer than two utterances to train on."""
+    audio, frames, voice = [], [], []
+    for part in parts:
+        audio.append(part.audio)
+        frames.append(part.frames.long())
+        voice.append(part.voice.long())
+    hop = audio[0].shape[1]
+    length = torch.cat(frames) * hop
+    rows, numbered = torch.unique(torch.cat(voice), return_inverse=True)
+    order = numbered.argsort(stable=True)
+    total = numbered.bincount()
+    place = torch.arange(len(order), device=order.device) - (total.cumsum(0) - total)[numbered[order]]
+    out = place % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
+    count = numbered[order[~out]].bincount(minlength=len(rows))
+    if int(count.min()) < 2:
+        raise ValueError(f"voice {int(rows[count.argmin()])} has {int(count.min())} utterances, a pair needs 2")
+    return Bank(
+        audio=torch.cat(audio).flatten(), start=length.cumsum(0) - length, length=length, voice=numbered, rows=rows,
+        trained=order[~out], first=count.cumsum(0) - count, count=count, held_out=order[out],
+    )  # fmt: skip
+
+
+def stretch(bank: Bank, utterances: Tensor, samples: int, where: Tensor) -> Tensor:
+    """Float [B, samples] from the place `where` (0 to 1) of each utterance on, going round where it ends."""
+    length = bank.length[utterances, None]
+    position = (where[:, None] * length).long() + torch.arange(samples, device=where.device)
+    return bank.audio[bank.start[utterances, None] + position % length].float() / 32768
+
+
+def disturbed(wav: Tensor) -> Tensor:
+    """Each stretch at another level, up to GAIN_DB up or down, over white noise of its own level."""
+    draw = torch.rand(2, len(wav), 1, device=wav.device)
+    quiet, loud = NOISE_DBFS
+    noise = 10 ** ((quiet + (loud - quiet) * draw[0]) / 20) * torch.randn_like(wav)
+    return wav * 10 ** (GAIN_DB * (2 * draw[1] - 1) / 20) + noise
+
+
+class RowsOfMel:
+    """`ttsbench.models.qwen3_tts.mel.log_mel` for a batch, its constants on the device before a graph is captured."""
+
+    def __init__(self, bins: int, device: torch.device) -> None:
+        self._window = torch.hann_window(N_FFT, device=device)
+        self._filters = filterbank(bins, RATE_HZ).to(device)
+
+    def __call__(self, wav: Tensor) -> Tensor:
+        """Log mel [B, T, M] of `wav` [B, S]."""
+        padded = F.pad(wav, (PAD, PAD), mode="reflect")
+        spectrum = torch.stft(padded, N_FFT, HOP, window=self._window, center=False, return_complex=True)
+        magnitude = (spectrum.real.square() + spectrum.imag.square() + MAGNITUDE_FLOOR).sqrt()
+        return (self._filters @ magnitude).clamp(min=LOG_FLOOR).log().transpose(1, 2)
+
+
+class Heads(nn.Module):
+    """What training needs and the checkpoint does not."""
+
+    def __init__(self, width: int, components: int) -> None:
+        super().__init__()
+        self.style = nn.Linear(width, components)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+
+
+def style_targets(voices: Path) -> Tensor:
+    """Each training voice's place in the teacher's style space, [rows of the blends, components], each of variance 1.
+
+    `voices` is the teacher's `voices.npz`. The components are those of the teacher's own training voices alone.
+    """
+    with np.load(voices) as file:
+        means = torch.from_numpy(file["styles"].astype(np.float32)).mean(1)
+        blends = torch.from_numpy(file["blends"])
+    styles = blends @ means
+    own = styles[:ONE_VOICE]
+    _, singular, directions = torch.linalg.svd(own - own.mean(0), full_matrices=False)
+    share = singular.square().cumsum(0) / singular.square().sum()
+    kept = int((share < STYLE_VARIANCE).sum()) + 1
+    return (styles - own.mean(0)) @ directions[:kept].T / singular[:kept] * math.sqrt(len(own))
+
+
+@torch.no_grad()
+def initialise(encoder: SpeakerEncoder, mel: Tensor, length: float) -> None:
+    """Start with vectors that differ: no layer of the architecture normalises, and log mels have a large mean.
+
+    ReLU layers get He's initialisation, the first one reads each bin of `mel` [B, T, M] less its mean over its
+    deviation, and the last one gives vectors of this mean `length` around zero.
+    """
+    convolutions = [module for module in encoder.modules() if isinstance(module, nn.Conv1d)]
+    for convolution in convolutions:
+        weight, bias = weight_and_bias(convolution)
+        nn.init.kaiming_normal_(weight, nonlinearity="relu")
+        nn.init.zeros_(bias)
+    weight, bias = weight_and_bias(convolutions[0])
+    weight.div_(mel.std((0, 1))[:, None])
+    bias.sub_((weight * mel.mean((0, 1))[:, None]).sum((1, 2)))
+    vectors = encoder(mel)
+    weight, bias = weight_and_bias(encoder.fc)
+    bias.sub_(vectors.mean(0))
+    scale(encoder.fc, length / (vectors - vectors.mean(0)).norm(dim=1).mean())
+
+
+def weight_and_bias(convolution: nn.Conv1d) -> tuple[Tensor, Tensor]:
+    """Every convolution of the encoder has both."""
+    assert convolution.bias is not None
+    return convolution.weight, convolution.bias
+
+
+@torch.no_grad()
+def scale(last: nn.Conv1d, factor: Tensor) -> None:
+    """Make the vectors so many times longer."""
+    for parameter in weight_and_bias(last):
+        parameter.mul_(factor)
+
+
+class SpeakerTraining:
+    """Encoder, heads and data, and what one step does with them."""
+
+    def __init__(self, encoder: SpeakerEncoder, bank: Bank, targets: Tensor, voices: int, rms: float) -> None:
+        device = bank.audio.device
+        self.encoder = encoder.to(device)
+        self.heads = Heads(encoder.config.enc_dim, targets.shape[1]).to(device)
+        self.bank = bank
+        self.mel = RowsOfMel(encoder.config.mel_dim, device)
+        self.vector_length = rms * math.sqrt(encoder.config.enc_dim)
+        self.loss = {name: torch.zeros((), device=device) for name in ("contrast", "style", "size")}
+        self._targets = targets.to(device)[bank.rows]
+        self._voices = min(voices, len(bank.rows))
+        self._labels = torch.arange(self._voices, device=device)
+        # the pooling takes its tanh in place of a result that the backward pass of its ReLU needs
+        self.encoder.asp.tdnn.register_forward_hook(lambda module, inputs, output: output.clone())
+        some = bank.trained[torch.randint(len(bank.trained), (64,), device=device)]
+        heard = disturbed(stretch(bank, some, round(HEARD_S * RATE_HZ), torch.zeros_like(some).float()))
+        initialise(self.encoder, self.mel(heard), self.vector_length)
+
+    def losses(self, samples: int) -> dict[str, Tensor]:
+        """The three losses of freshly drawn voices at one stretch length."""
+        voices = torch.rand(len(self.bank.rows), device=self._labels.device).topk(self._voices).indices
+        pairs = self._two_utterances(voices).flatten()
+        wav = disturbed(stretch(self.bank, pairs, samples, torch.rand(len(pairs), device=pairs.device)))
+        mel = self.mel(wav)
+        with torch.autocast(mel.device.type, torch.bfloat16, mel.is_cuda, cache_enabled=False):
+            vectors = self.encoder(mel)
+        vectors = vectors.float()
+        directions = F.normalize(vectors, dim=1)
+        one, other = directions.chunk(2)
+        logits = self.heads.log_scale.exp().clamp(max=50) * one @ other.T
+        read = self.heads.style(directions * math.sqrt(vectors.shape[1]))
+        return {
+            "contrast": (F.cross_entropy(logits, self._labels) + F.cross_entropy(logits.T, self._labels)) / 2,
+            "style": F.mse_loss(read, self._targets[voices].repeat(2, 1)),
+            "size": (vectors.norm(dim=1) / self.vector_length - 1).square().mean(),
+        }
+
+    def _two_utterances(self, voices: Tensor) -> Tensor:
+        """Two different utterances [2, V] of each of these voices."""
+        draw = torch.rand(2, len(voices), device=voices.device)
+        count = self.bank.count[voices]
+        one = (draw[0] * count).long()
+        other = (one + 1 + (draw[1] * (count - 1)).long()) % count
+        return self.bank.trained[self.bank.first[voices] + torch.stack([one, other])]
+
+    def step(self, samples: int, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+        """One step at one stretch length, fit to be captured."""
+
+        def take() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            loss = self.losses(samples)
+            torch.autograd.backward(loss["contrast"] + STYLE_WEIGHT * loss["style"] + SIZE_WEIGHT * loss["size"])
+            nn.utils.clip_grad_norm_(self.encoder.parameters(), MAX_GRADIENT)
+            optimizer.step()
+            for name, value in loss.items():
+                self.loss[name].copy_(value.detach())
+
+        return graphed(take)
+
+    def rescale(self) -> None:
+        """Give the vectors their exact mean length; the last layer is linear, so nothing else changes."""
+        vectors = vectors_of(self.encoder, self.bank, thinned(self.bank.trained))
+        scale(self.encoder.fc, self.vector_length / vectors.norm(dim=1).mean())
+
+
+def thinned(utterances: Tensor, at_most: int = 4000) -> Tensor:
+    """Every so-manieth of these utterances; they stand by voice, so all voices stay."""
+    return utterances[:: -(-len(utterances) // at_most)]
+
+
+@torch.no_grad()
+def vectors_of(encoder: SpeakerEncoder, bank: Bank, utterances: Tensor, batch: int = 256) -> Tensor:
+    """Vectors [U, D] of the first HEARD_S of these utterances, undisturbed, in float32."""
+    mel = RowsOfMel(encoder.config.mel_dim, utterances.device)
+    vectors = []
+    for at in range(0, len(utterances), batch):
+        part = utterances[at : at + batch]
+        vectors.append(encoder(mel(stretch(bank, part, round(HEARD_S * RATE_HZ), torch.zeros_like(part).float()))))
+    return torch.cat(vectors)
+
+
+def voice_means(encoder: SpeakerEncoder, bank: Bank, utterances: int = 32) -> Tensor:
+    """Each voice's mean vector [V, D], over its first `utterances` to train on; voice v is row `bank.rows[v]`."""
+    span = zip(bank.first.tolist(), bank.count.tolist(), strict=True)
+    some = torch.cat([bank.trained[first : first + min(count, utterances)] for first, count in span])
+    voices = bank.voice[some]
+    sums = torch.zeros(len(bank.rows), encoder.config.enc_dim, device=some.device)
+    sums.index_add_(0, voices, vectors_of(encoder, bank, some))
+    return sums / voices.bincount(minlength=len(bank.rows))[:, None]
+
+
+def held_out_figures(encoder: SpeakerEncoder, bank: Bank) -> dict[str, float]:
+    """How well held-out utterances find their own voice's mean.
+
+    `nearest_pct` among all voices, blends included; `nearest_own_pct` for utterances of the teacher's own training
+    voices among those; mean cosine to the own mean and to the nearest other one; spread of the vectors' lengths.
+    """
+    means = F.normalize(voice_means(encoder, bank), dim=1)
+    heard = thinned(bank.held_out)
+    vectors, voice = vectors_of(encoder, bank, heard), bank.voice[heard]
+    cosine_to = F.normalize(vectors, dim=1) @ means.T
+    own = cosine_to.gather(1, voice[:, None])[:, 0]
+    other = cosine_to.scatter(1, voice[:, None], -2).amax(1)
+    single = int((bank.rows < ONE_VOICE).sum())
+    alone = voice < single
+    figures = {
+        "nearest_pct": 100 * (own > other).float().mean(),
+        "own_cosine": own.mean(),
+        "next_cosine": other.mean(),
+        "length_spread": vectors.norm(dim=1).std() / vectors.norm(dim=1).mean(),
+    }
+    if bool(alone.any()):
+        figures["nearest_own_pct"] = 100 * (cosine_to[alone, :single].argmax(1) == voice[alone]).float().mean()
+    return {name: float(value) for name, value in figures.items()}
+
+
+def train(run: SpeakerTraining, out: Path, budget: Budget) -> None:
+    """Train to the end of the budget and write the encoder."""
+    modules = {"encoder": run.encoder, "heads": run.heads}
+    optimizer, rate = adamw(modules, (0.9, 0.98), 0.02)
+    training = Training("speaker", out, budget, {**modules, "optimizer": optimizer})
+    steps = [run.step(round(seconds * RATE_HZ), optimizer) for seconds in STRETCH_S]
+    for progress in training:
+        rate.fill_(cosine(progress, PEAK_RATE))
+        steps[training.step % len(steps)]()
+        if training.due():
+            training.log(**{name: float(value) for name, value in run.loss.items()})
+    run.rescale()
+    training.log(**held_out_figures(run.encoder, run.bank))
+    save_tensors(out / "speaker.safetensors", run.encoder.state_dict())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--teacher", type=Path, required=True, help="the TEACHER folder: part1/voices.npz has the styles and blends"
+    )
+    parser.add_argument("--scratch", type=Path, required=True, help="folder of the shards")
+    parser.add_argument("--kinds", nargs="+", default=["many", "reference"])
+    parser.add_argument("--shards", type=int, help="at most so many of each kind")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--voices", type=int, default=128, help="voices a step")
+    parser.add_argument("--rms", type=float, default=0.5, help="of an element of a vector")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(options.seed)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    paths = [path for kind in options.kinds for path in shards(options.scratch, kind)[: options.shards]]
+    bank = collect(load_shard(path, device) for path in paths)
+    encoder = config.speaker_encoder()
+    targets = style_targets(options.teacher / "part1" / "voices.npz")
+    run = SpeakerTraining(encoder, bank, targets, options.voices, options.rms)
+    train(run, options.out, Budget(options.steps, options.seconds))
+
+
+if __name__ == "__main__":
+    main()

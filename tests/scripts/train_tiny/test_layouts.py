@@ -1,0 +1,146 @@
+"""Training sequences are the prompts that inference builds, position by position.
+
+A layout that is off by one trains well and speaks badly, so the arithmetic of `layouts.py` is held against
+`PromptBuilder` itself: same rows, for every layout, language and kind of context. To break these: shift a frame by one,
+forget the pad of the non-streaming layout, or swap reference and target.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from scripts.train_tiny.layouts import EOS_TARGET, LEAD, NONE, SPEAKER, Choice, Ids, Rows, Speech, arrange, length
+from scripts.train_tiny.talker_model import TalkerModel
+from ttsbench.core import TextLayout
+from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
+from ttsbench.models.qwen3_tts.prompt import Conditioning
+
+TOY = Path(__file__).parents[2] / "golden" / "toy-base"
+REFERENCE, TARGET = "Reference words.", "And a target, said twice."
+REFERENCE_FRAMES, FRAMES = 17, 11
+CASES = list(itertools.product((False, True), (False, True), (False, True)))
+"""(English row, non-streaming, reference in the context)"""
+
+
+@pytest.fixture(scope="module")
+def toy() -> Checkpoint:
+    return Checkpoint.load(TOY, torch.device("cpu"), torch.float32)
+
+
+@pytest.fixture(scope="module")
+def ids(toy: Checkpoint) -> Ids:
+    text, control = toy.config.text, toy.config.control
+    role = (text.im_start, toy.tokenizer.assistant, toy.tokenizer.newline)
+    return Ids(
+        role,
+        text.tts_pad,
+        text.tts_bos,
+        text.tts_eos,
+        pad=control.pad,
+        bos=control.bos,
+        eos=control.eos,
+        think=control.think,
+        nothink=control.nothink,
+        think_bos=control.think_bos,
+        think_eos=control.think_eos,
+        english=toy.config.languages["english"],
+    )
+
+
+@pytest.fixture(scope="module")
+def speech(toy: Checkpoint) -> Speech:
+    """Utterance 0 is the reference, 1 the target."""
+    tokens = [toy.tokenizer.encode(text) for text in (REFERENCE, TARGET)]
+    first, second = (len(x) for x in tokens)
+    return Speech(
+        tokens=torch.tensor([*tokens[0], *tokens[1]]),
+        tokens_at=torch.tensor([0, first, first + second]),
+        frames_at=torch.tensor([0, REFERENCE_FRAMES, REFERENCE_FRAMES + FRAMES]),
+        spoken=torch.tensor([first - 1, second - 1]),
+    )
+
+
+def choice(english: bool, non_streaming: bool, in_context: bool) -> Choice:
+    return Choice(
+        target=torch.tensor([1]),
+        reference=torch.tensor([0 if in_context else NONE]),
+        speaker=torch.tensor([SPEAKER]),
+        english=torch.tensor([english]),
+        non_streaming=torch.tensor([non_streaming]),
+    )
+
+
+def arranged(speech: Speech, made: Choice, ids: Ids) -> Rows:
+    return arrange(speech, made, int(length(speech, made)[0]), ids)
+
+
+@pytest.mark.parametrize(("english", "non_streaming", "in_context"), CASES)
+def test_input_rows_are_those_of_inference(
+    toy: Checkpoint, ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
+) -> None:
+    """The prompt, and after it every frame with its text row, as the engine would feed them."""
+    torch.manual_seed(0)
+    books, size = toy.config.num_codebooks, toy.config.codebook_size
+    codes = torch.randint(size, (REFERENCE_FRAMES + FRAMES, books))
+    vector = torch.randn(1, toy.config.talker.hidden_size)
+    made = choice(english, non_streaming, in_context)
+    rows = arranged(speech, made, ids)
+    model = TalkerModel(toy.config, toy.model.talker, ids, 0.0, False)
+    fed = codes[rows.frame.clamp(min=0)]
+    ours = model.embed(rows, fed, rows.frame >= 0, vector, torch.float32)
+
+    voice = Conditioning(vector[0])
+    if in_context:
+        voice = Conditioning(vector[0], reference_codes=codes[:REFERENCE_FRAMES], reference_text=REFERENCE)
+    layout = TextLayout.NON_STREAMING if non_streaming else TextLayout.STREAMING
+    prompt = toy.prompts.build(TARGET, "english" if english else "auto", layout, voice)
+    frames = toy.model.talker.embed_frames(codes[REFERENCE_FRAMES:])
+    text = [prompt.trailing[j] if j < len(prompt.trailing) else prompt.pad for j in range(FRAMES)]
+    theirs = torch.cat((prompt.rows, frames + torch.stack(text)))
+    # sums of at most 18 float32 rows of order one, added in another order
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("english", "non_streaming", "in_context"), CASES)
+def test_every_frame_and_the_end_are_predicted_once(
+    ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
+) -> None:
+    rows = arranged(speech, choice(english, non_streaming, in_context), ids)
+    goals = rows.goal[0][rows.goal[0] != NONE].tolist()
+    assert goals == [*range(REFERENCE_FRAMES, REFERENCE_FRAMES + FRAMES), EOS_TARGET]
+    assert rows.goal[0, -1] == EOS_TARGET
+    fed = rows.goal[0, :-1] >= 0
+    assert torch.equal(rows.frame[0, 1:][fed], rows.goal[0, :-1][fed]), "a frame is fed right after its prediction"
+    assert torch.equal(rows.history[0] > 0, rows.frame[0] >= REFERENCE_FRAMES)
+
+
+@pytest.mark.parametrize(("english", "non_streaming", "in_context"), CASES)
+def test_focus_names_the_token_that_the_frame_speaks(
+    toy: Checkpoint, ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
+) -> None:
+    """Frame LEAD + i speaks token i of the target, wherever its row stands."""
+    rows = arranged(speech, choice(english, non_streaming, in_context), ids)
+    spoken = []
+    for goal, focus in zip(rows.goal[0].tolist(), rows.focus[0].tolist(), strict=True):
+        if focus != NONE:
+            spoken.append((goal - REFERENCE_FRAMES - LEAD, int(rows.text[0, focus])))
+    expected: list[tuple[int, int]] = list(enumerate(toy.tokenizer.encode(TARGET)[:-1]))[: FRAMES - LEAD]
+    assert spoken == expected
+
+
+def test_batches_mix_layouts(ids: Ids, speech: Speech) -> None:
+    """Each row of a batch is what it is alone. Red when a count of one sequence leaks into another."""
+    made = [choice(*case) for case in CASES]
+    joined = Choice(*(torch.cat([getattr(one, name) for one in made]) for name in Choice.__dataclass_fields__))
+    lengths = length(speech, joined)
+    together = arrange(speech, joined, int(lengths.max()), ids)
+    for row, (one, steps) in enumerate(zip(made, lengths.tolist(), strict=True)):
+        alone = arrange(speech, one, steps, ids)
+        for name in Rows.__dataclass_fields__:
+            part: Tensor = getattr(together, name)[row, :steps]
+            assert torch.equal(part, getattr(alone, name)[0]), (name, row)

@@ -1,0 +1,137 @@
+"""Training of the speaker encoder at toy size: what is drawn, what is heard, and what comes out."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from scripts.train_tiny import train_speaker
+from scripts.train_tiny.corpus import HOP, SLOTS, Shard
+from scripts.train_tiny.loop import Budget
+from scripts.train_tiny.train_speaker import RATE_HZ, SpeakerTraining, collect, stretch, style_targets
+from ttsbench.models.qwen3_tts.mel import log_mel
+from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder, SpeakerEncoderConfig
+
+CONFIG = SpeakerEncoderConfig(
+    8, mel_dim=32, channels=(16, 16, 16, 16, 32), attention_channels=8, res2net_scale=4, se_channels=8
+)
+
+
+def make_shard(voices: list[int], frames: int = 5) -> Shard:
+    """One utterance per entry of `voices`; each voice a hum of its own pitch whose sound starts anywhere."""
+    time = torch.arange(frames * HOP) / RATE_HZ
+    audio = []
+    for number, voice in enumerate(voices):
+        pitch = 150 + 90 * voice
+        wave = sum(torch.sin(2 * torch.pi * pitch * k * time + number) / k for k in range(1, 6))
+        audio.append((3000 * torch.as_tensor(wave)).short())
+    count = len(voices)
+    return Shard(
+        audio=torch.cat(audio).view(-1, HOP),
+        labels=torch.zeros(count * frames, SLOTS, dtype=torch.uint8),
+        sentence=torch.arange(count, dtype=torch.int32),
+        voice=torch.tensor(voices, dtype=torch.int32),
+        frames=torch.full((count,), frames, dtype=torch.int32),
+        offsets=torch.arange(count + 1) * frames,
+    )
+
+
+def make_run(voices: int = 3, rms: float = 0.5) -> SpeakerTraining:
+    bank = collect([make_shard(list(range(voices)) * 9), make_shard(list(range(voices)) * 9)])
+    return SpeakerTraining(SpeakerEncoder(CONFIG), bank, torch.randn(voices, 2), voices, rms)
+
+
+def test_mel_of_a_batch_is_the_mel_of_each_row():
+    """Inference computes one row at a time; leave the square root out of `RowsOfMel` and this fails.
+
+    The tolerance is the rounding of a sum of 513 float32 products, in logarithms.
+    """
+    wav = 0.1 * torch.randn(3, 5000)
+    rows = train_speaker.RowsOfMel(40, torch.device("cpu"))(wav)
+    torch.testing.assert_close(rows, torch.stack([log_mel(row, 40) for row in wav]), atol=1e-4, rtol=1e-4)
+
+
+def test_utterances_stay_with_their_voices_and_the_held_out_ones_apart():
+    """Voices mixed over two shards, rows with a gap. Take `numbered` in place of `numbered[order]` and it fails."""
+    spoken = np.random.default_rng(0).permutation([2] * 40 + [5] * 20 + [7] * 20).tolist()
+    bank = collect([make_shard(spoken[:50]), make_shard(spoken[50:])])
+    assert bank.rows.tolist() == [2, 5, 7]
+    assert [int(bank.rows[v]) for v in bank.voice] == spoken
+    assert sorted([*bank.trained.tolist(), *bank.held_out.tolist()]) == list(range(80))
+    assert bank.rows[bank.voice[bank.held_out]].tolist() == [2, 2, 5, 7]
+    for voice, (first, count) in enumerate(zip(bank.first.tolist(), bank.count.tolist(), strict=True)):
+        assert set(bank.voice[bank.trained[first : first + count]].tolist()) == {voice}
+
+
+def test_a_voice_without_a_pair_is_refused():
+    with pytest.raises(ValueError, match="voice 4 has 1 utterances"):
+        collect([make_shard([1, 1, 4])])
+
+
+def test_a_pair_is_two_different_utterances_of_one_voice():
+    """Draw the second independently of the first and some pair of the 200 draws is one utterance twice."""
+    run = make_run()
+    voices = torch.tensor([0, 1, 2])
+    for _ in range(200):
+        one, other = run._two_utterances(voices)
+        assert bool((one != other).all())
+        assert run.bank.voice[one].tolist() == run.bank.voice[other].tolist() == [0, 1, 2]
+
+
+def test_a_stretch_goes_round_where_its_utterance_ends():
+    """Leave the modulo out and the stretch runs on into the next utterance."""
+    bank = collect([make_shard([0, 0, 1, 1], frames=2)])
+    heard = stretch(bank, torch.tensor([2, 1]), 3 * HOP, torch.tensor([0.5, 0.0]))
+    whole = bank.audio.view(4, 2 * HOP).float() / 32768
+    torch.testing.assert_close(heard[0], torch.cat([whole[2, HOP:], whole[2]]))
+    torch.testing.assert_close(heard[1], torch.cat([whole[1], whole[1, :HOP]]))
+
+
+def test_a_blend_lies_between_its_voices_in_style_space(tmp_path):
+    """The voices that are never heard leave no trace: their styles may be anything. Standardise with them and it fails.
+
+    Tolerance: styles are stored as float16.
+    """
+    names = train_speaker.ONE_VOICE + 8
+    styles = np.random.default_rng(0).normal(size=(names, 5, 24)).astype(np.float16)
+    blends = np.eye(train_speaker.ONE_VOICE + 1, names, dtype=np.float32)
+    blends[-1] = 0
+    blends[-1, [3, 4]] = 0.25, 0.75
+    np.savez(tmp_path / "a.npz", styles=styles, blends=blends)
+    styles[train_speaker.ONE_VOICE :] = 100
+    np.savez(tmp_path / "b.npz", styles=styles, blends=blends)
+    targets = style_targets(tmp_path / "a.npz")
+    torch.testing.assert_close(targets[-1], 0.25 * targets[3] + 0.75 * targets[4], atol=1e-3, rtol=0)
+    torch.testing.assert_close(targets[:-1].var(0, correction=0), torch.ones(targets.shape[1]), atol=1e-3, rtol=0)
+    assert torch.equal(targets, style_targets(tmp_path / "b.npz"))
+
+
+def test_training_tells_voices_apart_and_keeps_the_asked_length(tmp_path, monkeypatch):
+    """Leave `rescale` out, or train on `-loss`, and it fails. The weights load under their published names."""
+    monkeypatch.setattr(train_speaker, "STRETCH_S", (0.2, 0.3))
+    torch.manual_seed(3)
+    run = make_run(rms=0.25)
+    before = {name: float(value.detach()) for name, value in run.losses(4800).items()}
+    train_speaker.train(run, tmp_path, Budget(60))
+    after = {name: float(value.detach()) for name, value in run.losses(4800).items()}
+    assert after["contrast"] < 0.5 * before["contrast"]
+    encoder = SpeakerEncoder(CONFIG)
+    encoder.load_state_dict(load_file(tmp_path / "speaker.safetensors"))
+    vectors = train_speaker.vectors_of(encoder, run.bank, run.bank.trained)
+    assert float(vectors.norm(dim=1).mean()) == pytest.approx(0.25 * math.sqrt(CONFIG.enc_dim), rel=1e-4)
+    last = json.loads((tmp_path / "speaker.jsonl").read_text().splitlines()[-1])
+    assert last["nearest_pct"] == last["nearest_own_pct"] == 100
+
+
+def test_means_are_of_each_voice_alone():
+    """Sum over the wrong voices and the mean of a voice is not that of its utterances."""
+    run = make_run()
+    means = train_speaker.voice_means(run.encoder, run.bank, utterances=4)
+    second = run.bank.trained[run.bank.voice[run.bank.trained] == 1][:4]
+    alone = train_speaker.vectors_of(run.encoder, run.bank, second).mean(0)
+    torch.testing.assert_close(means[1], alone, atol=1e-4, rtol=1e-4)

@@ -1,0 +1,132 @@
+"""Training computes what inference computes.
+
+The training code has its own fused layers, embeddings and heads over the same parameters. If one of them drifted from
+the modules of `ttsbench.models`, training would look well and the checkpoint would speak noise.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from scripts.train_tiny.fast_layers import FastStack
+from scripts.train_tiny.layouts import NONE, Ids, Rows
+from scripts.train_tiny.talker_model import (
+    FOCUS_LAYERS,
+    SAMPLED_IDS,
+    Corruption,
+    Focus,
+    TalkerModel,
+    corrupt,
+    initialise,
+    one_hot,
+)
+from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
+from ttsbench.models.qwen3_tts.transformer import DenseCache
+
+TOY = Path(__file__).parents[2] / "golden" / "toy-base"
+
+
+@pytest.fixture
+def toy() -> Checkpoint:
+    return Checkpoint.load(TOY, torch.device("cpu"), torch.float32)
+
+
+@pytest.fixture
+def model(toy: Checkpoint) -> TalkerModel:
+    config = toy.config
+    ids = Ids((0, 1, 2), 3, 4, 5, eos=config.control.eos)
+    return TalkerModel(config, toy.model.talker, ids, 0.0, False)
+
+
+def test_fast_layers_are_the_modules_layers(toy: Checkpoint) -> None:
+    """Red when a norm, a rotation or a residual differs: the two runs share weights alone."""
+    stack = toy.model.talker.model
+    torch.manual_seed(0)
+    x = torch.randn(3, 9, toy.config.talker.hidden_size)
+    cache = DenseCache(toy.config.talker, 3, 9, x)
+    slow = stack.run(x, torch.arange(9), cache.attend)
+    fast = FastStack(stack, 0.0, False)(x.flatten(0, 1), 3).view_as(x)
+    # float32, a few layers: sums in another order
+    torch.testing.assert_close(fast, slow, rtol=1e-5, atol=1e-5)
+
+
+def test_predictor_logits_are_those_of_decoding(toy: Checkpoint, model: TalkerModel) -> None:
+    """Teacher forcing at once gives what step-by-step decoding saw. Red when the codes are fed one place off."""
+    torch.manual_seed(0)
+    predictor = toy.model.talker.code_predictor
+    codes = torch.randint(toy.config.codebook_size, (4, toy.config.num_codebooks))
+    hidden = torch.randn(4, toy.config.talker.hidden_size)
+    seen: list[Tensor] = []
+
+    def draw(book: int, logits: Tensor) -> Tensor:
+        seen.append(logits)
+        return codes[:, book]
+
+    predictor(hidden, toy.model.talker.embed_codec(codes[:, 0]), draw)
+    ours = model.predictor_logits(hidden, codes, training=False)
+    # float32 logits of order ten, sums in another order
+    torch.testing.assert_close(ours, torch.stack(seen, 1), rtol=1e-4, atol=1e-4)
+
+
+def test_first_code_logits_are_rows_of_the_head(toy: Checkpoint, model: TalkerModel) -> None:
+    """Codes, then the end of speech, then the idle rows as one: the probabilities are those of the whole head once the
+    idle row is spread. Red when the idle row is counted once, or the end stands elsewhere."""
+    hidden = torch.randn(5, toy.config.talker.hidden_size)
+    model.spread_idle_rows()
+    size, eos = toy.config.codebook_size, toy.config.control.eos
+    full = toy.model.talker.logits(hidden)
+    open_to_sampling = torch.cat((full[:, :SAMPLED_IDS], full[:, eos : eos + 1]), 1).softmax(-1)
+    ours = model.code_logits(hidden).softmax(-1)
+    torch.testing.assert_close(ours[:, :size], open_to_sampling[:, :size])
+    torch.testing.assert_close(ours[:, size], open_to_sampling[:, -1])
+    torch.testing.assert_close(ours[:, -1], open_to_sampling[:, size:-1].sum(1))
+
+
+def test_one_hot_of_no_id_is_nothing() -> None:
+    assert one_hot(torch.tensor([2, -1]), 3, torch.float32).tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+def rows(focus: Tensor) -> Rows:
+    return Rows(focus, focus, focus, focus, focus, focus)
+
+
+def test_focus_loss_falls_to_nothing_on_the_wanted_token() -> None:
+    """Queries that match one key: the loss is small when that key is the wanted one and large when it is not."""
+    keys = torch.eye(4)[None, :, None] * 30
+    wanted = torch.tensor([[0, 0, 1, 1]])
+    queries = torch.eye(4)[wanted[0]][None, :, None] * 30
+    looking, elsewhere = Focus(rows(wanted)), Focus(rows(torch.tensor([[NONE, 1, 0, 0]])))
+    for focus in (looking, elsewhere):
+        focus.watch(FOCUS_LAYERS[0], queries, keys)
+        focus.watch(FOCUS_LAYERS[0] + 1, queries, -keys)  # no focus layer: ignored
+        assert len(focus.losses) == 1
+    assert looking.losses[0] < 1e-3 < 1 < elsewhere.losses[0]
+    assert looking.hits[0] == 1
+    assert elsewhere.hits[0] == 0
+
+
+def test_corruption_spares_reference_frames() -> None:
+    """Only the target's own frames are hit. Red when `own` is dropped: references lose frames too."""
+    torch.manual_seed(0)
+    codes = torch.randint(256, (64, 40, 16))
+    heard = torch.ones(64, 40, dtype=torch.bool)
+    own = torch.arange(40).expand(64, -1) >= 20
+    made, kept = corrupt(codes, heard, own, Corruption())
+    assert torch.equal(made[:, :20], codes[:, :20])
+    assert kept[:, :20].all()
+    lost, swapped = 1 - kept[:, 20:].float().mean(), (made[:, 20:] != codes[:, 20:]).any(2).float().mean()
+    # mean rate 0.7 x 0.4 = 0.28, of which four fifths are lost, and 4 % more swapped; 1,280 frames in 64 sequences
+    assert 0.12 < lost < 0.33
+    assert 0.05 < swapped < 0.15
+
+
+def test_initialisation_fills_every_table(model: TalkerModel) -> None:
+    """Tables start as uninitialised memory. Red when a parameter's name is missed."""
+    for parameter in model.talker.parameters():
+        parameter.data.fill_(float("nan"))
+    initialise(model.talker)
+    assert all(p.isfinite().all() for p in model.talker.parameters())
