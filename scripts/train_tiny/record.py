@@ -1,4 +1,4 @@
-"""What a checkpoint ships about its own making: sources and licences, seeds, the pieces with their times, final figures.
+"""What a checkpoint ships about its own making: sources, licences, seeds, the pieces with their times, final figures.
 
     python -m scripts.train_tiny.record --run RUN --text TEXT --machine "2 x NVIDIA H200, torch 2.11.0" OUT.json
 

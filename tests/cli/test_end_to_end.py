@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.harness import check_run_folder, ttsbench
 from ttsbench.records import read_scores
 
 
-def test_the_tiny_checkpoint_is_understood(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("voice", "text_layout"), [("heart", "streaming"), ("fenrir", "non_streaming")])
+def test_the_tiny_checkpoint_is_understood(tmp_path: Path, voice: str, text_layout: str) -> None:
     """Goes red when the engine garbles speech: three sentences then lose most of their words, not one or two.
 
-    A checkpoint of this size is no perfect speaker and the recogniser no perfect listener, hence a third, not zero.
+    A checkpoint of this size is no perfect speaker and the recogniser no perfect listener. On the whole set they get
+    2 to 4 words of a hundred wrong, so four of these 25 would be far out, also where another torch draws other codes.
     """
     run = tmp_path / "run"
-    spoken = ttsbench("synth", "--set", "mini-en", "--first", 3, "--out", run, "--seed", 1)
+    options = ("--voice", voice, "--override", f"text_layout={text_layout}", "--seed", 1)
+    spoken = ttsbench("synth", "--set", "mini-en", "--first", 3, "--out", run, *options)
     assert spoken.code == 0, spoken.err
     check_run_folder(run)
     scored = ttsbench("score", run)
@@ -23,5 +28,5 @@ def test_the_tiny_checkpoint_is_understood(tmp_path: Path) -> None:
     assert (summary.complete, summary.rows_scored) == (True, 3)
     assert summary.all_rows is not None
     assert summary.all_rows.corpus_pct is not None
-    assert summary.all_rows.corpus_pct < 34
+    assert summary.all_rows.corpus_pct < 15
     assert f"{summary.all_rows.corpus_pct:.2f} %" in scored.out

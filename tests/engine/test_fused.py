@@ -12,7 +12,15 @@ import pytest
 import torch
 
 from tests.engine.toys import GREEDY, TEXTS, TOY, Heard, ToyEngine, request, requests, toy_prompt, whole_decode
-from tests.models.qwen3_tts.exactness import GreedyTalker, build_prompt, cases, golden, toy
+from tests.models.qwen3_tts.exactness import (
+    GreedyTalker,
+    build_prompt,
+    cases,
+    golden,
+    tiny_prompt,
+    tiny_utterances,
+    toy,
+)
 from ttsbench.core import AudioChunk, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
 from ttsbench.models.qwen3_tts.prompt import Prompt
 
@@ -96,6 +104,23 @@ def test_audio_equals_the_official_packages_end_to_end(name: str) -> None:
     official = golden("prompts")[f"{name}.audio_every_7"].numpy()
     assert np.array_equal(np.stack(heard.codes), golden("prompts")[f"{name}.codes"].numpy())
     assert np.abs(heard.pcm[::7] - official).max() < 1e-4
+
+
+def test_the_embedded_checkpoint_says_what_the_official_package_has_it_say() -> None:
+    """Trained weights that end by themselves, four voices and both text layouts in one batch: every code of 16
+    greedy utterances.
+
+    Red if text rows are late by a frame in either layout, or if a slot keeps its former row's text.
+    """
+    tiny, stored = toy("tiny"), tiny_utterances()
+    prompts = {str(index): tiny_prompt(entry) for index, entry in enumerate(stored)}
+    engine = ToyEngine(lambda asked: prompts[asked.id], checkpoint="tiny", max_num_seqs=8)
+    sampling = replace(GREEDY, repetition_penalty=tiny.defaults.sampling.repetition_penalty)
+    heard = engine.speak([request(name, sampling=sampling, max_frames=tiny.defaults.max_frames) for name in prompts])
+    for name, entry in zip(prompts, stored, strict=True):
+        assert np.array_equal(np.stack(heard[name].codes), np.array(entry["codes"])), entry["text"]
+        assert heard[name].reason is FinishReason.STOP
+        assert_sound(heard[name])
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])

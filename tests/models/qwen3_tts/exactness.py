@@ -54,6 +54,12 @@ def cases() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads((GOLDEN / "cases.json").read_text()))
 
 
+@cache
+def tiny_utterances() -> tuple[dict[str, Any], ...]:
+    """The official package's greedy utterances of the embedded checkpoint."""
+    return tuple(json.loads((GOLDEN / "tiny_greedy.json").read_text())["utterances"])
+
+
 def row_error(ours: Tensor, theirs: Tensor) -> float:
     """Largest relative error of any row; a shape that differs is an infinite one."""
     if ours.shape != theirs.shape:
@@ -84,12 +90,21 @@ def conditioning(checkpoint: Checkpoint, case: dict[str, Any]) -> Conditioning:
     return Conditioning(encoder.embed(wav), codes, case["ref_text"])
 
 
+def text_layout(entry: dict[str, Any]) -> TextLayout:
+    return TextLayout.NON_STREAMING if entry["non_streaming_mode"] else TextLayout.STREAMING
+
+
 def build_prompt(case: dict[str, Any]) -> Prompt:
     checkpoint = toy(case["toy"])
     voice = NamedVoice(case["speaker"] or "")
     language = effective_language(checkpoint.config, case["language"], voice)
-    layout = TextLayout.NON_STREAMING if case["non_streaming_mode"] else TextLayout.STREAMING
-    return checkpoint.prompts.build(case["text"], language, layout, conditioning(checkpoint, case))
+    return checkpoint.prompts.build(case["text"], language, text_layout(case), conditioning(checkpoint, case))
+
+
+def tiny_prompt(entry: dict[str, Any]) -> Prompt:
+    prompts = toy("tiny").prompts
+    voice = Conditioning(prompts.named_speaker(entry["voice"]))
+    return prompts.build(entry["text"], entry["language"], text_layout(entry), voice)
 
 
 class GreedyTalker:
@@ -197,14 +212,13 @@ def check_greedy_utterances() -> Iterator[Check]:
 
 @torch.inference_mode()
 def check_tiny() -> Iterator[Check]:
-    """The embedded checkpoint: eight sentences, all frames."""
+    """The embedded checkpoint: every voice and language in both text layouts, all frames."""
     checkpoint = toy("tiny")
-    for entry in json.loads((GOLDEN / "tiny_greedy.json").read_text())["utterances"]:
-        voice = Conditioning(checkpoint.prompts.named_speaker(entry["voice"]))
-        prompt = checkpoint.prompts.build(entry["text"], entry["language"], TextLayout.STREAMING, voice)
-        penalty = checkpoint.defaults.sampling.repetition_penalty
-        ours = GreedyTalker(checkpoint, prompt, penalty).utterance(len(entry["codes"]) + 1)
-        yield Check("greedy codes of tiny", entry["text"], code_error(ours, torch.tensor(entry["codes"])))
+    penalty = checkpoint.defaults.sampling.repetition_penalty
+    for entry in tiny_utterances():
+        ours = GreedyTalker(checkpoint, tiny_prompt(entry), penalty).utterance(len(entry["codes"]) + 1)
+        case = f"{entry['text']} ({entry['voice']}, {entry['language']}, {text_layout(entry).value})"
+        yield Check("greedy codes of tiny", case, code_error(ours, torch.tensor(entry["codes"])))
 
 
 SETTINGS = {

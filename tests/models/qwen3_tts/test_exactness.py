@@ -6,13 +6,17 @@ table j for code j, attach the codec bos to the header, or swap instruct and rol
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 import torch
 
 from tests.models.qwen3_tts import exactness
 from tests.models.qwen3_tts.exactness import GROUPS, Check
+from ttsbench.assets import asset_folder
 
 LARGEST_ROW_ERROR = 1e-4
 """Float32 rounding in another order of summation gives up to 5e-6 here; a wrong formula gives 1e-2 and more."""
@@ -46,6 +50,20 @@ def test_goldens_cover_every_mode() -> None:
             "base.{}.icl_equal.english",
         ):
             assert mode.format(layout) in names
+
+
+def test_goldens_of_tiny_are_of_the_shipped_files_and_cover_its_voices() -> None:
+    """Each voice of the config in each language and text layout, to its own end. Red when the checkpoint is replaced
+    and its goldens are not: run scripts/oracle/tiny_greedy.py.
+    """
+    tiny, stored = asset_folder("tiny"), json.loads((exactness.GOLDEN / "tiny_greedy.json").read_text())
+    for name, sha256 in stored["checkpoint_sha256"].items():
+        assert hashlib.sha256((tiny / name).read_bytes()).hexdigest() == sha256, name
+    utterances = exactness.tiny_utterances()
+    assert all(entry["finished"] for entry in utterances)
+    spoken = [(entry["voice"], entry["language"], entry["non_streaming_mode"]) for entry in utterances]
+    voices = exactness.toy("tiny").config.speakers
+    assert sorted(spoken) == sorted(product(voices, ("english", "auto"), (False, True)))
 
 
 def test_a_small_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
