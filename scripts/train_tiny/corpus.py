@@ -84,7 +84,7 @@ class Shard:
     sentence: Tensor
     """int32 [U]"""
     voice: Tensor
-    """Row of the teacher's `blends`, int32 [U]."""
+    """Row of `voices.Voices`, int32 [U]."""
     frames: Tensor
     """int32 [U]"""
     offsets: Tensor
@@ -110,8 +110,13 @@ def shards(folder: Path, kind: str) -> list[Path]:
 
 
 def codes_path(shard: Path) -> Path:
-    """The codes beside a shard."""
+    """The codes beside a shard, as the fit constructs them: what a talker shall say."""
     return shard.with_name(f"{shard.stem}.codes.safetensors")
+
+
+def heard_path(shard: Path) -> Path:
+    """The codes beside a shard, as the trained encoder hears them: what a talker is given of a reference."""
+    return shard.with_name(f"{shard.stem}.heard.safetensors")
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -1,11 +1,10 @@
-"""Write the codes of shards beside them: `KIND-00012.safetensors` -> `KIND-00012.codes.safetensors`.
+"""Write the codes of shards beside them.
 
-    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds named many --codes RUN/codes.safetensors
-    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds reference --codes RUN/codes.safetensors \\
-        --encoder RUN/encoder.safetensors
+    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds named many --codes CODES.safetensors
+    python -m scripts.train_tiny.encode_shards --scratch SCRATCH --kinds many reference --encoder ENCODER.safetensors
 
-Codes are those of the fit, by construction; with `--encoder` what the trained encoder hears, as a user's reference will
-be heard. A shard that has codes is skipped; `--again` replaces them.
+With `--codes`, those of the fit by construction: `KIND-00012.codes.safetensors`. With `--encoder`, what the trained
+encoder hears, as a user's reference will be heard: `KIND-00012.heard.safetensors`. Files that exist are left alone.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.codes import Fit, encode
-from scripts.train_tiny.corpus import Shard, load_shard, save_tensors, shards
+from scripts.train_tiny.corpus import Shard, codes_path, heard_path, load_shard, save_tensors, shards
 from scripts.train_tiny.encoder import encode_utterances, load_encoder
 from scripts.train_tiny.features import shard_features
 from ttsbench.models.qwen3_tts.codec_config import CodecConfig
 from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder
-
-CODES_SUFFIX = ".codes.safetensors"
 
 
 def constructed(fit: Fit, shard: Shard) -> Tensor:
@@ -42,13 +39,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=Path, required=True, help="folder of the shards")
     parser.add_argument("--kinds", nargs="+", required=True)
-    parser.add_argument("--codes", type=Path, required=True, help="the fit")
-    parser.add_argument("--encoder", type=Path, help="weights of the trained encoder, a safetensors file")
+    how = parser.add_mutually_exclusive_group(required=True)
+    how.add_argument("--codes", type=Path, help="the fit")
+    how.add_argument("--encoder", type=Path, help="weights of the trained encoder, a safetensors file")
     parser.add_argument("--speech-tokenizer", type=Path, help="its config.json; left out: that of config.py")
-    parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     codes_of: Callable[[Shard], Tensor]
+    beside = codes_path if arguments.encoder is None else heard_path
     if arguments.encoder is None:
         codes_of = partial(constructed, Fit.load(arguments.codes, device))
     else:
@@ -56,8 +54,8 @@ def main() -> None:
         codes_of = partial(heard, load_encoder(arguments.encoder, device, config))
     for kind in arguments.kinds:
         for path in shards(arguments.scratch, kind):
-            target = path.with_name(path.stem + CODES_SUFFIX)
-            if arguments.again or not target.exists():
+            target = beside(path)
+            if not target.exists():
                 save_tensors(target, {"codes": codes_of(load_shard(path, device)).cpu()})
                 print(target, flush=True)
 

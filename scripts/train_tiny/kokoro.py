@@ -4,8 +4,8 @@ The text side takes sentences of one symbol count, the vocoder sentences of one 
 padded and none needs a mask. In between every frame fetches what its symbol holds.
 
 Shapes: B rows, P symbols of a sentence, S = P + 2 symbols with the silence before and after, N teacher frames (25 ms,
-600 samples), V style tables. Network files (StyleTTS2's, as the package `kokoro` publishes them) and weights come from
-the TEACHER folder that `teacher_pack` makes.
+600 samples). Network files (StyleTTS2's, as the package `kokoro` publishes them) and weights come from the TEACHER
+folder that `teacher_pack` makes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import remove_weight_norm
 
+from scripts.train_tiny.voices import ACOUSTIC
+
 SYMBOLS = 178
 SAMPLES = 600
 """Samples of one teacher frame, at 24 kHz."""
-ACOUSTIC = 128
-"""A style's first half colours the voice, its second half the prosody."""
 
 
 class TextModel(nn.Module):
@@ -136,13 +135,14 @@ class Kokoro(nn.Module):
         return Read(prosody, self.text_encoder(full, lengths, mask).transpose(1, 2), durations)
 
     @torch.no_grad()
-    def speak(self, prosody: Tensor, sounds: Tensor, style: Tensor) -> Tensor:
-        """What every frame's symbol holds, [B, N, 640] and [B, N, 512], and [B, 256] -> float32 [B, N * 600].
+    def speak(self, prosody: Tensor, sounds: Tensor, style: Tensor, pitch: Tensor) -> Tensor:
+        """What every frame's symbol holds, [B, N, 640] and [B, N, 512], [B, 256] and the factor [B] by which the pitch
+        is another than the style's -> float32 [B, N * 600].
 
         The source of the voice is partly noise: seed torch for a repeatable result.
         """
-        pitch, energy = self.predictor.F0Ntrain(prosody.transpose(1, 2), style[:, ACOUSTIC:])
-        return self.decoder(sounds.transpose(1, 2), pitch, energy, style[:, :ACOUSTIC]).squeeze(1)
+        curve, energy = self.predictor.F0Ntrain(prosody.transpose(1, 2), style[:, ACOUSTIC:])
+        return self.decoder(sounds.transpose(1, 2), curve * pitch[:, None], energy, style[:, :ACOUSTIC]).squeeze(1)
 
 
 def natural_durations(kokoro: Kokoro, symbols: Tensor, style: Tensor) -> Tensor:
@@ -151,25 +151,6 @@ def natural_durations(kokoro: Kokoro, symbols: Tensor, style: Tensor) -> Tensor:
     symbols: int64 [B, P] without the silences around the sentence; style: [B, 256], see `Voices.style`.
     """
     return kokoro.read(symbols, style).durations[:, 1:-1].clamp(min=1.0) * (SAMPLES / 24_000)
-
-
-class Voices:
-    """Style tables and the training voices made of them."""
-
-    def __init__(self, teacher: Path, device: torch.device | str) -> None:
-        stored = np.load(teacher / "part1" / "voices.npz")
-        self.names: list[str] = stored["names"].tolist()
-        self.blends = torch.from_numpy(stored["blends"]).to(device)
-        """[R, V] convex weights; row i below 20 is the published voice `names[i]`."""
-        self._styles = torch.from_numpy(stored["styles"]).float().to(device)
-
-    def style(self, rows: Tensor, count: int) -> Tensor:
-        """float32 [B, 256] of training voices `rows` (int64 [B]) for a sentence of `count` symbols."""
-        return self.blends[rows] @ self._styles[:, count - 1]
-
-    def named(self, name: str, count: int) -> Tensor:
-        """float32 [1, 256] of one published voice, unseen ones included."""
-        return self._styles[self.names.index(name), count - 1][None]
 
 
 def _network(folder: Path) -> ModuleType:

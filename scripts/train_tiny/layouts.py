@@ -49,12 +49,13 @@ class Ids:
 @dataclass(frozen=True)
 class Speech:
     """Utterances on the device: `tokens` [sum T] with offsets [U + 1], `frames_at` [U + 1] into the rows of the codes,
-    `spoken` [U] tokens that are paced one a frame."""
+    `spoken` [U] tokens that are paced one a frame. A frame's codes as a reference stand `heard` rows further on."""
 
     tokens: Tensor
     tokens_at: Tensor
     frames_at: Tensor
     spoken: Tensor
+    heard: int = 0
 
     @property
     def token_counts(self) -> Tensor:
@@ -67,11 +68,16 @@ class Speech:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to arrange, all [B]: target and reference utterances (`reference` NONE without one in the context), a
-    control id or SPEAKER for the speaker row, and the two flags."""
+    """What to arrange, all [B]: the target utterance; the reference in the context (NONE without one), of which the
+    first `skipped` frames are left out and then `frames` frames and the first `tokens` tokens are there (all 0 without
+    one), and whether it is `paced` as targets are; a control id or SPEAKER for the speaker row, and the two flags."""
 
     target: Tensor
     reference: Tensor
+    skipped: Tensor
+    frames: Tensor
+    tokens: Tensor
+    paced: Tensor
     speaker: Tensor
     english: Tensor
     non_streaming: Tensor
@@ -85,7 +91,10 @@ class Choice:
 class Rows:
     """A batch, all [B, S] int64. `text`: text id or NONE; `control`: codec id, SPEAKER or NONE; `frame`: row of the
     codes that is fed or NONE; `goal`: row of the codes that is predicted, EOS_TARGET or NONE; `focus`: position of the
-    token that the predicted frame speaks, or NONE; `history`: 1 where `frame` belongs to the target utterance."""
+    token that the predicted frame speaks, or NONE; `history`: 1 where `frame` belongs to the target utterance.
+
+    The frames of a reference are predicted too: who has read along with it knows where its text ends.
+    """
 
     text: Tensor
     control: Tensor
@@ -125,31 +134,28 @@ def arrange(speech: Speech, choice: Choice, steps: int, ids: Ids) -> Rows:
     control = torch.where(c == 0, ids.bos, torch.where(wide & (i >= 0) & (i <= total), ids.pad, none))
     text, control = _header(text, control, position, choice, ids)
 
-    past = _span(speech.frames_at, choice.reference) + c - 1
+    past = _span(speech.frames_at, choice.reference) + choice.skipped[:, None] + c
     goal_frame = c - past_frames
     own = speech.frames_at[choice.target][:, None] + goal_frame
     history = (goal_frame >= 1) & (goal_frame <= frames)
-    frame = torch.where(history, own - 1, torch.where((c >= 1) & (c <= past_frames), past, none))
-    goal = torch.where((goal_frame >= 0) & (goal_frame < frames) & (c >= 0), own, none)
+    frame = torch.where(history, own - 1, torch.where((c >= 1) & (c <= past_frames), past - 1 + speech.heard, none))
+    reading = (c >= 0) & (c < past_frames)
+    goal = torch.where(reading, past, torch.where((goal_frame >= 0) & (goal_frame < frames) & (c >= 0), own, none))
     goal = torch.where((goal_frame == frames) & (c >= 0), EOS_TARGET, goal)
 
-    spoken = goal_frame - LEAD
-    focus = header + past_tokens + spoken
-    seen = (goal >= 0) & (spoken >= 0) & (spoken < speech.spoken[choice.target][:, None]) & (focus <= position)
+    # in a reference that breaks off, `tokens` ends before the last one that its utterance speaks
+    token = torch.where(reading, c + choice.skipped[:, None], goal_frame) - LEAD
+    spoken = speech.spoken[torch.where(reading, choice.reference[:, None].clamp(min=0), choice.target[:, None])]
+    spoken = torch.where(reading, torch.where(choice.paced[:, None], spoken.minimum(past_tokens), 0), spoken)
+    focus = header + token + torch.where(reading, 0, past_tokens)
+    seen = (goal >= 0) & (token >= 0) & (token < spoken) & (focus <= position)
     return Rows(text, control, frame, goal, torch.where(seen, focus, none), history.long())
 
 
 def _counts(speech: Speech, choice: Choice) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tokens and frames [B] of the targets and of the references in the context."""
-    tokens, frames = speech.token_counts, speech.frame_counts
-    there = choice.reference >= 0
-    past = choice.reference.clamp(min=0)
-    return (
-        tokens[choice.target],
-        frames[choice.target],
-        torch.where(there, tokens[past], 0),
-        torch.where(there, frames[past], 0),
-    )
+    tokens, frames = speech.token_counts[choice.target], speech.frame_counts[choice.target]
+    return tokens, frames, choice.tokens, choice.frames
 
 
 def _span(offsets: Tensor, utterance: Tensor) -> Tensor:

@@ -1,9 +1,14 @@
 """Everything that needs a GPU, in one sitting on two of them: speech, codes, codec, speaker encoder, both talkers.
 
     python -m scripts.train_tiny.sitting --text TEXT --teacher TEACHER --scratch SCRATCH --run RUN --minutes 21
+    python -m scripts.train_tiny.sitting ... --run RUN --minutes 25 --codec CODEC --tune-decoder-s 850
+
+With `--codec`, a folder of an earlier sitting with codes, decoder and encoder, `tiny-base` alone is trained on that
+codec; with `--second` twice, so that the better one can be chosen. `--tune-decoder-s` and `--tune-encoder-s` accustom
+the codec to the many voices; its codes stay what they are.
 
 Speech never leaves the machine that made it, so the pieces form two lanes, one a GPU, that share only folders:
-SCRATCH for speech and codes, RUN for weights, logs and `times.json`. Both talkers train until the time is up. A
+SCRATCH for speech and codes, RUN for weights, logs and `times.json`. The talkers train until the time is up. A
 sitting that is started again skips the pieces that are done, and each piece goes on from its last checkpoint. `--part
 0.1` makes a tenth of the speech and of the training, to try a machine. With one GPU both lanes share it and need
 about twice the time.
@@ -14,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -24,7 +30,13 @@ from pathlib import Path
 
 import torch
 
+from scripts.train_tiny.synthesize import VOICES
+
 POLL_S = 0.5
+MANY_VOICES = ["many", "reference"]
+"""Kinds of shards that cloning learns from."""
+TUNING_RATES = {"decoder": 3e-4, "encoder": 1e-3}
+"""Highest learning rates of a codec that is trained already."""
 
 
 @dataclass(frozen=True)
@@ -99,73 +111,152 @@ class Sitting:
         return not self._failed.is_set()
 
 
-def plan(args: argparse.Namespace, sitting: Sitting) -> tuple[list[Piece], list[Piece]]:
+class Pieces:
+    """The commands of a sitting, with the folders and sizes that were asked for."""
+
+    def __init__(self, args: argparse.Namespace, sitting: Sitting) -> None:
+        self._args, self._sitting = args, sitting
+        self.codec: Path = args.codec or args.run
+        """Where the fit and the encoder are, or will be."""
+        if args.codec is not None and args.tune_encoder_s > 0:
+            self.encoder = args.run / "encoder.safetensors"
+        else:
+            self.encoder = self.codec / "encoder.safetensors"
+
+    def done(self, name: str) -> Path:
+        """What exists once the piece `name` has ended well."""
+        return Path(self._args.run / "logs" / f"{name}.done")
+
+    def speech(self, kind: str, seconds: float, share: str = "") -> Piece:
+        """`share` i/n: every n-th shard of the hours asked for, from i on."""
+        args = self._args
+        hours = getattr(args, f"{kind}_hours") * args.part
+        found: list[object] = ["--text", args.text, "--teacher", args.teacher, "--out", args.scratch, "--kind", kind]
+        found += ["--hours", hours, "--shard-hours", max(0.25, 4 * args.part), "--voices", args.voices]
+        found += ["--seconds", seconds * args.part + 20, *(["--part", share] if share else [])]
+        return Piece(f"speech-{kind}" + (f"-{share[0]}" if share else ""), "synthesize", lambda: found)
+
+    def codes(self, name: str, kinds: list[str], needs: tuple[Path, ...] = ()) -> Piece:
+        """Constructed codes."""
+        fit = self.codec / "codes.safetensors"
+        found = ["--scratch", self._args.scratch, "--kinds", *kinds, "--codes", fit]
+        return Piece(name, "encode_shards", lambda: found, (fit, *needs))
+
+    def heard(self) -> Piece:
+        """The encoder's codes of all that may be a reference."""
+        found = ["--scratch", self._args.scratch, "--kinds", *MANY_VOICES, "--encoder", self.encoder]
+        return Piece("codes-heard", "encode_shards", lambda: found, (self.encoder,))
+
+    def coder(self, name: str, seconds: float, *extra: object) -> Piece:
+        """`decoder` or `encoder` in training."""
+        args = self._args
+        found: list[object] = [
+            "--scratch",
+            args.scratch,
+            "--codes",
+            self.codec / "codes.safetensors",
+            "--run",
+            args.run,
+        ]
+        return Piece(name, f"train_{name}", lambda: [*found, "--seconds", seconds * args.part, *extra])
+
+    def tuned(self, name: str, seconds: float, *extra: object) -> list[Piece]:
+        """`decoder` or `encoder` of the given codec trained on, on the speech of many voices; nothing for 0 seconds."""
+        start = self.codec / f"{name}.safetensors"
+        more = ["--kinds", *MANY_VOICES, "--start", start, "--peak", TUNING_RATES[name], *extra]
+        return [self.coder(name, seconds, *more)] if seconds > 0 else []
+
+    def speaker(self, needs: tuple[Path, ...] = ()) -> Piece:
+        args = self._args
+        found: list[object] = ["--teacher", args.teacher, "--scratch", args.scratch, "--out", args.run]
+        found += ["--kinds", *MANY_VOICES, "--seconds", args.speaker_s * args.part]
+        return Piece("speaker", "train_speaker", lambda: found, needs)
+
+    def talker(self, name: str, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
+        """A talker that trains until the time is up."""
+        args = self._args
+        found: list[object] = ["--text", args.text, "--scratch", args.scratch, "--out", args.run, "--compile"]
+        found += ["--name", name, *shlex.split(args.talker), *extra]
+
+        def until_the_end() -> list[object]:
+            return [*found, "--seconds", max(10, round(self._sitting.left_s - args.reserve_s))]
+
+        return Piece(name, "train_talker", until_the_end, needs)
+
+    def cloning_talker(self, name: str, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
+        lengths = (64, 96, 128, 192, 256)
+        speaker = self._args.run / "speaker.safetensors"
+        extra = ("--kind", "tiny-base", "--speaker", speaker, "--lengths", *lengths, *extra)
+        return self.talker(name, *extra, needs=(speaker, *needs))
+
+
+def plan(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Piece]]:
     """The two lanes: named speech and `tiny`; many voices, the codec, the speaker encoder and `tiny-base`."""
-    run, part = args.run, args.part
-    speech: list[object] = ["--text", args.text, "--teacher", args.teacher, "--out", args.scratch]
-    speech += ["--shard-hours", max(0.25, 4 * part)]
-    coding: list[object] = ["--scratch", args.scratch, "--codes", run / "codes.safetensors"]
-    talker: list[object] = ["--text", args.text, "--scratch", args.scratch, "--out", run, "--compile"]
-    codes, encoder, speaker = (run / f"{name}.safetensors" for name in ("codes", "encoder", "speaker"))
-
-    def say(kind: str, hours: float, seconds: float) -> Piece:
-        wanted: list[object] = ["--kind", kind, "--hours", hours * part, "--seconds", seconds * part + 20]
-        return Piece(f"speech-{kind}", "synthesize", lambda: [*speech, *wanted])
-
-    def rest() -> list[object]:
-        return ["--seconds", max(10, round(sitting.left_s - args.reserve_s))]
-
-    hearing: list[object] = ["--teacher", args.teacher, "--scratch", args.scratch, "--out", run]
-    hearing += ["--kinds", "many", "reference"]
+    fit = ["--scratch", args.scratch, "--out", args.run / "codes.safetensors"]
     named_lane = [
-        say("named", args.named_hours, 400),
-        Piece("codes-named", "encode_shards", lambda: [*coding, "--kinds", "named"], (codes,)),
-        Piece("talker-tiny", "train_talker", lambda: [*talker, "--kind", "tiny", *rest()]),
+        pieces.speech("named", 400),
+        pieces.codes("codes-named", ["named"]),
+        pieces.talker("talker-tiny", "--kind", "tiny"),
     ]
     voice_lane = [
-        say("many", args.many_hours, 230),
-        say("reference", args.reference_hours, 60),
-        Piece("codes-fit", "fit_codes", lambda: ["--scratch", args.scratch, "--out", codes]),
-        Piece(
-            "speaker",
-            "train_speaker",
-            lambda: [*hearing, "--seconds", args.speaker_s * part],
-        ),
-        Piece("codes-many", "encode_shards", lambda: [*coding, "--kinds", "many", "named", "reference"]),
-        Piece("decoder", "train_decoder", lambda: [*coding, "--run", run, "--seconds", args.decoder_s * part]),
-        Piece("encoder", "train_encoder", lambda: [*coding, "--run", run, "--seconds", args.encoder_s * part]),
-        Piece(
-            "codes-reference",
-            "encode_shards",
-            lambda: [*coding, "--kinds", "reference", "--encoder", encoder, "--again"],
-        ),
-        Piece(
-            "talker-tiny-base",
-            "train_talker",
-            lambda: [*talker, "--kind", "tiny-base", "--speaker", speaker, "--lengths", 96, 128, 160, *rest()],
-        ),
+        pieces.speech("many", 230),
+        pieces.speech("reference", 60),
+        Piece("codes-fit", "fit_codes", lambda: fit),
+        pieces.speaker(),
+        pieces.codes("codes-many", [*MANY_VOICES, "named"]),
+        pieces.coder("decoder", args.decoder_s),
+        pieces.coder("encoder", args.encoder_s),
+        pieces.heard(),
+        pieces.cloning_talker("talker-tiny-base"),
     ]
     return named_lane, voice_lane
+
+
+def plan_with_codec(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Piece]]:
+    """Both lanes make speech; then the speaker encoder and `tiny-base`; codes, the codec, and a second one if asked."""
+    spoken = tuple(pieces.done(f"speech-{kind}-{lane}") for kind in MANY_VOICES for lane in (0, 1))
+    coded = (pieces.done("codes-heard"),)
+    speech = [[pieces.speech(k, 400, f"{lane}/2") for k in MANY_VOICES] for lane in (0, 1)]
+    first_lane = [*speech[0], pieces.speaker(spoken), pieces.cloning_talker("talker-tiny-base", needs=coded)]
+    second_lane = [
+        *speech[1],
+        pieces.codes("codes-many", MANY_VOICES, spoken),
+        *pieces.tuned("encoder", args.tune_encoder_s),
+        pieces.heard(),
+        *pieces.tuned("decoder", args.tune_decoder_s, "--judged-from", 0.15),
+    ]
+    if args.second:
+        second_lane.append(pieces.cloning_talker("talker-tiny-base-2", *shlex.split(args.second)))
+    return first_lane, second_lane
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("text", "teacher", "scratch", "run"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=21.0, help="until both talkers stop")
+    parser.add_argument("--minutes", type=float, default=21.0, help="until the talkers stop")
     parser.add_argument("--part", type=float, default=1.0, help="of the speech and the training of the codec")
+    parser.add_argument("--voices", type=int, default=VOICES)
     parser.add_argument("--named-hours", type=float, default=100.0)
     parser.add_argument("--many-hours", type=float, default=50.0)
-    parser.add_argument("--reference-hours", type=float, default=9.0)
+    parser.add_argument("--reference-hours", type=float, default=20.0)
     parser.add_argument("--decoder-s", type=float, default=330.0)
     parser.add_argument("--encoder-s", type=float, default=80.0)
     parser.add_argument("--speaker-s", type=float, default=60.0)
+    parser.add_argument("--codec", type=Path, help="folder of codes, decoder and encoder to keep")
+    parser.add_argument("--talker", default="", help="more arguments of every training of a talker")
+    parser.add_argument(
+        "--second", default="", help="train tiny-base once more, with these arguments, on the other GPU"
+    )
+    parser.add_argument("--tune-decoder-s", type=float, default=0.0)
+    parser.add_argument("--tune-encoder-s", type=float, default=0.0)
     parser.add_argument("--reserve-s", type=float, default=45.0, help="kept for loading, capture and the last write")
     args = parser.parse_args()
     sitting = Sitting(args.run, time.time() + 60 * args.minutes)
-    named, voices = plan(args, sitting)
-    second = "1" if torch.cuda.device_count() > 1 else "0"
-    if not sitting.hold({"0.named": named, f"{second}.voices": voices}):
+    pieces = Pieces(args, sitting)
+    first, second = plan(args, pieces) if args.codec is None else plan_with_codec(args, pieces)
+    other = "1" if torch.cuda.device_count() > 1 else "0"
+    if not sitting.hold({"0.first": first, f"{other}.second": second}):
         raise SystemExit(f"a piece failed; its output is in {args.run / 'logs'}")
 
 

@@ -3,8 +3,8 @@
     python -m scripts.train_tiny.synthesize --text TEXT --teacher TEACHER --out SCRATCH --kind named --hours 40
 
 named      the four voices of `tiny` by turns over the whole text, paced (see `pace`)
-many       every sentence in one random training voice, paced
-reference  medium sentences at their natural pace, all training voices equally often: what a voice is cloned from
+many       every sentence in a random voice, paced; those that are held out in held-out voices, the others in the others
+reference  medium sentences at their natural pace in random voices, as users' clips are: what a voice is cloned from
 
 Which utterances a shard holds and how they sound is decided by the seed and the shard's number alone. So the work can
 be divided (`--part 0/2`), cut short by a deadline, and taken up again: shards that exist are skipped.
@@ -25,11 +25,16 @@ from torch import Tensor
 
 from scripts.train_tiny import pace
 from scripts.train_tiny.corpus import HELD_OUT, HOP, KINDS, SLOTS, Text, read_text, save_tensors, shard_path
-from scripts.train_tiny.kokoro import SAMPLES, Kokoro, Voices
+from scripts.train_tiny.kokoro import SAMPLES, Kokoro
+from scripts.train_tiny.voices import OWN, Voices, is_held
 
 NAMED = (0, 1, 12, 11)
-"""Rows of the teacher's `blends`: heart, bella, michael, fenrir."""
-REFERENCE_TOKENS = (20, 60)
+"""Rows of `Voices`: heart, bella, michael, fenrir."""
+VOICES = 5000
+"""So many that no model can learn them by heart: each speaks some twenty sentences."""
+OWN_SHARE = 0.1
+"""Of the utterances of many voices, in the teacher's own."""
+REFERENCE_TOKENS = (24, 64)
 SPEEDS = (0.9, 1.15)
 SILENCE = (3, 7)
 """Teacher frames before and after a reference clip (from, below)."""
@@ -93,11 +98,18 @@ def _one_pass(kind: str, text: Text, voices: int, number: int, random: np.random
         return everything, np.array(NAMED)[(everything + number) % len(NAMED)]
     if kind == "many":
         order = np.concatenate([everything[:HELD_OUT], random.permutation(everything[HELD_OUT:])])
-        return order, random.integers(0, voices, len(order))
+        held = is_held(np.arange(voices))
+        return order, np.where(order < HELD_OUT, _cast(random, held, len(order)), _cast(random, ~held, len(order)))
     low, high = REFERENCE_TOKENS
     fits = everything[(text.spoken_counts >= low) & (text.spoken_counts <= high) & (everything >= HELD_OUT)]
-    whole = len(fits) // voices * voices or len(fits)
-    return random.permutation(fits)[:whole], np.arange(whole) % voices
+    return random.permutation(fits), _cast(random, np.ones(voices, bool), len(fits))
+
+
+def _cast(random: np.random.Generator, may: np.ndarray, count: int) -> np.ndarray:
+    """`count` voices of those that `may` [R] speak: drawn ones, and where they may the teacher's own now and then."""
+    own, drawn = np.flatnonzero(may[:OWN]), np.flatnonzero(may[OWN:]) + OWN
+    cast = random.choice(drawn, count)
+    return np.where(random.random(count) < OWN_SHARE, random.choice(own, count), cast) if len(own) else cast
 
 
 def in_shards(utterances: Utterances, hours: float) -> list[Utterances]:
@@ -116,6 +128,8 @@ class Script:
     labels: Tensor
     style: Tensor
     """[U, 256]; utterances in the order of `sentence`."""
+    pitch: Tensor
+    """[U]"""
     sentence: np.ndarray
     voice: np.ndarray
     frames: np.ndarray
@@ -130,9 +144,9 @@ class Script:
 class Studio:
     """The teacher with a text before it."""
 
-    def __init__(self, text: Text, teacher: Path, device: torch.device, limits: pace.Limits) -> None:
+    def __init__(self, text: Text, teacher: Path, voices: int, device: torch.device, limits: pace.Limits) -> None:
         self.text, self.device, self.limits = text, device, limits
-        self.kokoro, self.voices = Kokoro.load(teacher, device), Voices(teacher, device)
+        self.kokoro, self.voices = Kokoro.load(teacher, device), Voices(teacher, device, voices)
 
     def shard(self, kind: str, utterances: Utterances, seed: int) -> dict[str, Tensor]:
         """The tensors of a shard. Utterances whose pace would be too far from natural are left out."""
@@ -159,7 +173,7 @@ class Studio:
         ]
         parts = [self._read_batch(kind, batch, random) for batch in batches]
         columns = [torch.cat(column) for column in zip(*parts, strict=True)]
-        prosody, sounds, durations, labels, style, frames, good = columns
+        prosody, sounds, durations, labels, style, pitch, frames, good = columns
         sentence = np.concatenate([batch.sentence for batch in batches])
         starts = np.concatenate([[0], np.cumsum(self.text.phoneme_counts[sentence].astype(np.int64) + 2)])
         # The one wait for the device in a shard: how many frames there are decides the vocoder's batches.
@@ -169,11 +183,12 @@ class Studio:
         if kind == "reference":
             louder, cut = random.uniform(*REFERENCE_DB, len(voice)), (pace.RUN_UP, pace.RUN_OUT)
         gain = (10 ** (louder / 20)).astype(np.float32)
-        return Script(prosody, sounds, durations, labels, style, sentence, voice, lengths, starts, gain, cut)
+        return Script(prosody, sounds, durations, labels, style, pitch, sentence, voice, lengths, starts, gain, cut)
 
     def _read_batch(self, kind: str, batch: Utterances, random: np.random.Generator) -> tuple[Tensor, ...]:
         symbols = self._put(np.stack([self.text.symbols(index) for index in batch.sentence]).astype(np.int64))
-        style = self.voices.style(self._put(batch.voice), symbols.shape[1])
+        rows = self._put(batch.voice)
+        style = self.voices.style(rows, symbols.shape[1])
         read = self.kokoro.read(symbols, style)
         if kind == "reference":
             speed = self._put(random.uniform(*SPEEDS, len(batch)).astype(np.float32))
@@ -185,7 +200,7 @@ class Studio:
             durations, frames, good = plan.durations, self._put(batch.frames), plan.within(self.limits)
         labels = pace.sounding(torch.nn.functional.pad(symbols, (1, 1)))
         flat = (part.flatten(0, 1) for part in (read.prosody, read.sounds, durations, labels.to(torch.uint8)))
-        return (*flat, style, frames, good)
+        return (*flat, style, self.voices.pitch(rows), frames, good)
 
     def _words(self, batch: Utterances) -> Tensor:
         """Tokens of every word, int64 [B, T]."""
@@ -202,7 +217,8 @@ class Studio:
         head, kept = script.cut[0], pace.teacher_frames(frames)
         length = sum(script.cut) + kept
         owner = symbols.repeat_interleave(script.durations[symbols], output_size=rows * length).view(rows, length)
-        wave = self.kokoro.speak(script.prosody[owner], script.sounds[owner], script.style[self._put(group)])
+        said = self._put(group)
+        wave = self.kokoro.speak(script.prosody[owner], script.sounds[owner], script.style[said], script.pitch[said])
         owner, wave = owner[:, head : head + kept], wave[:, head * SAMPLES : (head + kept) * SAMPLES]
         wave = levelled(wave, script.labels[pace.heard(owner, owner.shape[1], SAMPLES)] >= pace.FIRST_SOUND)
         wave = wave * self._put(script.gain[group])[:, None]
@@ -237,8 +253,8 @@ def run(options: argparse.Namespace) -> None:
     device = torch.device(options.device)
     text = read_text(options.text)
     limits = pace.Limits(tuple(options.word_stretch), tuple(options.sentence_stretch))
-    studio = Studio(text, options.teacher, device, limits)
-    everything = planned(options.kind, text, len(studio.voices.blends), options.hours, options.seed)[: options.limit]
+    studio = Studio(text, options.teacher, options.voices, device, limits)
+    everything = planned(options.kind, text, options.voices, options.hours, options.seed)[: options.limit]
     part, parts = (int(number) for number in options.part.split("/"))
     saved: Future[None] | None = None
     longest = 0.0
@@ -276,11 +292,12 @@ def main() -> None:
     parser.add_argument("--kind", choices=KINDS, required=True)
     parser.add_argument("--hours", type=float, required=True, help="of speech, before utterances are left out")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no shard is begun that would end later")
+    parser.add_argument("--voices", type=int, default=VOICES, help="rows of `Voices` that many and reference may use")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="i/n: every n-th shard from i on")
     parser.add_argument("--shard-hours", type=float, default=4.0)
     parser.add_argument("--limit", type=int, help="utterances at most, for a rehearsal")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--word-stretch", type=float, nargs=2, default=pace.Limits().word, metavar=("LOW", "HIGH"))
     parser.add_argument(
         "--sentence-stretch", type=float, nargs=2, default=pace.Limits().sentence, metavar=("LOW", "HIGH")

@@ -56,14 +56,16 @@ def initialise(talker: Talker) -> None:
 
 @dataclass(frozen=True)
 class Corruption:
-    """History dropout: a rate per sequence, uniform in (-0.25, 1) times `rate`, clipped at 0, of the frames is hit;
-    four
-    fifths of those lose their codes but keep their text, one fifth carry another frame's. `swapped` frames everywhere
-    carry another frame's codes.
+    """History dropout: a rate per sequence, uniform in (-0.25, 1) times `rate` (of a reference's frames `reference`),
+    clipped at 0, of the frames is hit; four fifths of those lose their codes but keep their text, one fifth carry
+    another frame's. `swapped` frames everywhere carry another frame's codes. Speaker vectors are moved by noise of
+    `vector` times their own size.
     """
 
     rate: float = 0.7
+    reference: float = 0.3
     swapped: float = 0.04
+    vector: float = 0.15
 
 
 class TalkerModel(nn.Module):
@@ -198,6 +200,7 @@ def losses(
     fed, heard = codes[rows.frame.clamp(min=0)].long(), rows.frame >= 0
     if corruption is not None:
         fed, heard = corrupt(fed, heard, rows.history > 0, corruption)
+        speakers = None if speakers is None else moved(speakers, corruption.vector)
     training = corruption is not None
     x = model.embed(rows, fed, heard, speakers, dtype)
     focus = Focus(rows)
@@ -237,12 +240,18 @@ def _share(logits: Tensor, wanted: Tensor) -> Tensor:
 
 
 def corrupt(codes: Tensor, heard: Tensor, own: Tensor, corruption: Corruption) -> tuple[Tensor, Tensor]:
-    """History dropout on the frames of the target utterance (`own` [B, S]) of `codes` [B, S, Q], `heard` [B, S]."""
+    """History dropout on `codes` [B, S, Q] where they are `heard` [B, S]; `own` [B, S] are the target's frames."""
     device = heard.device
-    rate = (torch.rand(len(heard), 1, device=device) * 1.25 - 0.25).clamp(min=0) * corruption.rate
-    hit = (torch.rand(heard.shape, device=device) < rate) & own
-    swapped = (torch.rand(heard.shape, device=device) < corruption.swapped) & own
+    most = corruption.reference + own * (corruption.rate - corruption.reference)
+    rate = (torch.rand(len(heard), 1, device=device) * 1.25 - 0.25).clamp(min=0) * most
+    hit = (torch.rand(heard.shape, device=device) < rate) & heard
+    swapped = (torch.rand(heard.shape, device=device) < corruption.swapped) & heard
     swapped = swapped | (hit & (torch.rand(heard.shape, device=device) < 0.2))
     flat = codes.reshape(-1, codes.shape[2])
     other = flat[torch.randint(0, len(flat), (len(flat),), device=device)].view(codes.shape)
     return torch.where(swapped[..., None], other, codes), heard & ~(hit & ~swapped)
+
+
+def moved(vectors: Tensor, amount: float) -> Tensor:
+    """`vectors` [B, D] with noise of `amount` times their root mean square."""
+    return vectors + amount * vectors.square().mean(1, keepdim=True).sqrt() * torch.randn_like(vectors)

@@ -1,4 +1,4 @@
-"""Makes the TEACHER folder: Kokoro-82M with torch names, its style tables, and the voices the tiny models learn from.
+"""Makes the TEACHER folder: Kokoro-82M with torch names, and the style tables of its voices.
 
     python -m scripts.train_tiny.teacher_pack WORK MODULES OUT
 
@@ -33,12 +33,10 @@ TRAIN = [
     "am_adam", "am_echo", "am_fenrir", "am_michael", "am_onyx", "am_puck", "am_santa",
     "bf_alice", "bf_lily", "bm_daniel", "bm_lewis",
 ]  # fmt: skip
-"""Voices that training may hear, alone and blended."""
+"""Voices that training may hear; `voices` draws others around them."""
 UNSEEN = ["bf_emma", "bf_isabella", "bm_george", "bm_fable", "af_nova", "af_river", "am_eric", "am_liam"]
 """Voices kept out of every training, the speaker encoder's too: cloning is judged on them."""
 
-BLENDS = 380
-BLEND_SEED = 20_261_130
 STYLE_ROWS = 112
 """A style table has a row for every symbol count; no sentence of ours has more symbols."""
 STYLE_WIDTH = 256
@@ -170,23 +168,12 @@ def stored(tensors: Tensors) -> Tensors:
     }
 
 
-def blends(seed: int = BLEND_SEED) -> np.ndarray:
-    """Convex weights float32 [20 + 380, 28] over TRAIN + UNSEEN: the training voices, then pairs and triples."""
-    random = np.random.default_rng(seed)
-    rows = np.zeros((len(TRAIN) + BLENDS, len(TRAIN) + len(UNSEEN)), np.float32)
-    rows[: len(TRAIN), : len(TRAIN)] = np.eye(len(TRAIN))
-    for row in rows[len(TRAIN) :]:
-        parents = random.choice(len(TRAIN), random.integers(2, 4), replace=False)
-        row[parents] = random.dirichlet(np.full(len(parents), 1.5))
-    return rows
-
-
 def write_voices(work: Path, path: Path) -> None:
-    """`voices.npz`: names [28], styles float16 [28, 112, 256], blends float32 [400, 28]."""
+    """`voices.npz`: names [28], those of TRAIN first, and styles float16 [28, 112, 256]."""
     names = [*TRAIN, *UNSEEN]
     tables = [np.fromfile(work / "voices" / f"{name}.bin", np.float32).reshape(-1, STYLE_WIDTH) for name in names]
     styles = np.stack([table[:STYLE_ROWS] for table in tables]).astype(np.float16)
-    np.savez(path, names=np.array(names), styles=styles, blends=blends())
+    np.savez(path, names=np.array(names), styles=styles)
 
 
 def write_modules(source: Path, folder: Path) -> None:

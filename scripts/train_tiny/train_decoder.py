@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from scripts.train_tiny.codes import Fit
@@ -78,8 +79,8 @@ def mel_distances(wave: Tensor, target: Tensor) -> Tensor:
 class Trainer:
     """The decoder, its discriminators and one training step, whose tensors stay where they are."""
 
-    def __init__(self, fit: Fit, size: Size, device: torch.device) -> None:
-        self.size = size
+    def __init__(self, fit: Fit, size: Size, device: torch.device, peak: float = PEAK_RATE) -> None:
+        self.size, self.peak = size, peak
         self.books = fit.books.to(device)
         self.decoder = build_decoder(fit.books).to(device)
         train_on_row_sums(self.decoder)
@@ -103,7 +104,7 @@ class Trainer:
         self.sums.copy_(row_sums(self.books, codes, torch.where(cut, fewer, NUM_CODEBOOKS)))
 
     def set_rate(self, progress: float) -> None:
-        self.rate.fill_(cosine(progress, PEAK_RATE))
+        self.rate.fill_(cosine(progress, self.peak))
         self.judge_rate.fill_(min(DISCRIMINATOR_RATE, cosine(progress, PEAK_RATE)))
 
     def speak(self, sums: Tensor) -> Tensor:
@@ -193,6 +194,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=320)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--judged-from", type=float, default=0.5, help="part of the budget before the discriminators")
+    parser.add_argument("--start", type=Path, help="weights of a trained decoder to go on from, of the same fit")
+    parser.add_argument("--peak", type=float, default=PEAK_RATE, help="highest learning rate")
     parser.add_argument("--toy", action="store_true", help="two short crops a step, for a rehearsal on a CPU")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -200,7 +203,9 @@ def main() -> None:
     torch.backends.cudnn.allow_tf32 = True
     fit = Fit.load(arguments.codes, device)
     speech, held = load_speech(arguments.scratch, arguments.kinds, arguments.hours, fit, device)
-    trainer = Trainer(fit, TOY if arguments.toy else FULL, device)
+    trainer = Trainer(fit, TOY if arguments.toy else FULL, device, arguments.peak)
+    if arguments.start is not None:
+        trainer.decoder.load_state_dict(load_file(arguments.start))
     budget = Budget(arguments.steps, arguments.seconds)
     train(trainer, arguments.run, budget, arguments.judged_from, speech, held)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -158,13 +159,13 @@ def _left(points: Tensor, book: Tensor, codes: Tensor) -> float:
     return float((points - book[codes]).square().sum(1).mean())
 
 
-def train(trainer: Trainer, run: Path, budget: Budget, speech: Speech, held: Speech) -> None:
+def train(trainer: Trainer, run: Path, budget: Budget, peak: float, speech: Speech, held: Speech) -> None:
     """Continues where an earlier run stopped. Writes the encoder at the end."""
     training = Training("encoder", run, budget, {"encoder": trainer.encoder, "optimizer": trainer.optimizer})
     trainer.draw(speech)
     step = graphed(trainer.step)
     for progress in training:
-        trainer.rate.fill_(cosine(progress, PEAK_RATE))
+        trainer.rate.fill_(cosine(progress, peak))
         trainer.draw(speech)
         step()
         if training.due():
@@ -182,6 +183,8 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="folder of results")
     parser.add_argument("--seconds", type=float, default=80)
     parser.add_argument("--steps", type=int, default=1_000_000)
+    parser.add_argument("--start", type=Path, help="weights of a trained encoder to go on from, of the same fit")
+    parser.add_argument("--peak", type=float, default=PEAK_RATE, help="highest learning rate")
     parser.add_argument("--crops", type=int, default=16, help="of a step")
     parser.add_argument(
         "--frames", type=int, default=128, help="of a crop: attention has no window, so like a reference"
@@ -193,7 +196,9 @@ def main() -> None:
     fit = Fit.load(arguments.codes, device)
     speech, held = load_speech(arguments.scratch, arguments.kinds, arguments.hours, fit, device)
     trainer = Trainer(fit, speech, arguments.crops, arguments.frames, device)
-    train(trainer, arguments.run, Budget(arguments.steps, arguments.seconds), speech, held)
+    if arguments.start is not None:
+        trainer.encoder.load_state_dict(load_file(arguments.start))
+    train(trainer, arguments.run, Budget(arguments.steps, arguments.seconds), arguments.peak, speech, held)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ Each step draws voices and two utterances of each, cuts a stretch of 1.5 to 4 s 
 a little noise. Three losses:
 
     contrast   a stretch must be nearer (cosine) to the other of its voice than to those of the other voices
-    style      a linear head reads the voice's place in the teacher's style space off the vector. The voices are blends
-               of a few, so this keeps the space smooth where no voice was heard. The head is thrown away.
+    style      a linear head reads off the vector where the voice lies in the span of the teacher's own voices. This
+               keeps the space smooth where no voice was heard. The head is thrown away.
     size       vectors keep one length, since they are used as they come out, without normalisation
 
 Writes `RUN/speaker.safetensors`, the module's state dict under its published names, scaled so that the mean vector
-length is that of `--rms` an element, and `RUN/speaker.jsonl`, whose figures are of utterances left out of training.
+length is that of `--rms` an element, and `RUN/speaker.jsonl`, whose figures are of voices left out of training.
 
 Shapes: U utterances, V voices, B stretches, S samples, T mel frames, M mel bins, D vector width.
 """
@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -32,6 +31,7 @@ from torch.nn import functional as F
 from scripts.train_tiny import config
 from scripts.train_tiny.corpus import Shard, load_shard, save_tensors, shards
 from scripts.train_tiny.loop import Budget, Training, adamw, cosine, graphed
+from scripts.train_tiny.voices import OWN, Voices, is_held
 from ttsbench.models.qwen3_tts.mel import HOP, LOG_FLOOR, MAGNITUDE_FLOOR, N_FFT, PAD, filterbank
 from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder
 
@@ -39,15 +39,11 @@ RATE_HZ = config.SAMPLE_RATE_HZ
 STRETCH_S = (1.5, 2.0, 3.0, 4.0)
 """Lengths take turns; a shorter utterance is heard again from its start."""
 HEARD_S = 3.0
-"""Of each utterance in the held-out figures and the voices' means."""
-HELD_OUT_EVERY = 16
-"""Every so-manieth utterance of a voice is left out of training."""
-ONE_VOICE = 20
-"""Rows of the blends before this one are the teacher's own voices."""
+"""Of each utterance in the held-out figures."""
 GAIN_DB = 9.0
 NOISE_DBFS = (-90.0, -45.0)
 STYLE_VARIANCE = 0.98
-"""Share of the variance of the training voices' styles that the kept components hold."""
+"""Share of the variance of the teacher's own voices that the kept components hold."""
 PEAK_RATE = 2e-3
 MAX_GRADIENT = 5.0
 STYLE_WEIGHT, SIZE_WEIGHT = 1.0, 0.1
@@ -66,17 +62,19 @@ class Bank:
     voice: Tensor
     """[U]."""
     rows: Tensor
-    """Row of the blends [V]."""
-    trained: Tensor
-    """Utterances to train on, by voice; voice v has `count[v]` of them from `first[v]` on."""
+    """Row of `Voices` [V]."""
+    voices: Tensor
+    """The voices to train on: none that is held out, and none that has not two utterances to compare."""
+    ordered: Tensor
+    """Utterances by voice; voice v has `count[v]` of them from `first[v]` on."""
     first: Tensor
     count: Tensor
     held_out: Tensor
-    """The other utterances."""
+    """Utterances of the held-out voices."""
 
 
 def collect(parts: Iterable[Shard]) -> Bank:
-    """All shards as one bank. Raises ValueError for a voice with fewer than two utterances to train on."""
+    """All shards as one bank. Raises ValueError when no voice can be trained on."""
     audio, frames, voice = [], [], []
     for part in parts:
         audio.append(part.audio)
@@ -85,16 +83,15 @@ def collect(parts: Iterable[Shard]) -> Bank:
     hop = audio[0].shape[1]
     length = torch.cat(frames) * hop
     rows, numbered = torch.unique(torch.cat(voice), return_inverse=True)
-    order = numbered.argsort(stable=True)
-    total = numbered.bincount()
-    place = torch.arange(len(order), device=order.device) - (total.cumsum(0) - total)[numbered[order]]
-    out = place % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-    count = numbered[order[~out]].bincount(minlength=len(rows))
-    if int(count.min()) < 2:
-        raise ValueError(f"voice {int(rows[count.argmin()])} has {int(count.min())} utterances, a pair needs 2")
+    count = numbered.bincount()
+    held = torch.from_numpy(is_held(rows.cpu().numpy())).to(rows.device)
+    voices = (~held & (count > 1)).nonzero()[:, 0]
+    if not len(voices):
+        raise ValueError("no voice to train on has two utterances")
     return Bank(
         audio=torch.cat(audio).flatten(), start=length.cumsum(0) - length, length=length, voice=numbered, rows=rows,
-        trained=order[~out], first=count.cumsum(0) - count, count=count, held_out=order[out],
+        voices=voices, ordered=numbered.argsort(stable=True), first=count.cumsum(0) - count, count=count,
+        held_out=held[numbered].nonzero()[:, 0],
     )  # fmt: skip
 
 
@@ -137,16 +134,10 @@ class Heads(nn.Module):
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
 
 
-def style_targets(voices: Path) -> Tensor:
-    """Each training voice's place in the teacher's style space, [rows of the blends, components], each of variance 1.
-
-    `voices` is the teacher's `voices.npz`. The components are those of the teacher's own training voices alone.
-    """
-    with np.load(voices) as file:
-        means = torch.from_numpy(file["styles"].astype(np.float32)).mean(1)
-        blends = torch.from_numpy(file["blends"])
-    styles = blends @ means
-    own = styles[:ONE_VOICE]
+def style_targets(voices: Voices) -> Tensor:
+    """Place [rows, components] of each voice in the span of the teacher's own, where those have variance 1."""
+    styles = voices.mean_style(torch.arange(len(voices)))
+    own = styles[:OWN]
     _, singular, directions = torch.linalg.svd(own - own.mean(0), full_matrices=False)
     share = singular.square().cumsum(0) / singular.square().sum()
     kept = int((share < STYLE_VARIANCE).sum()) + 1
@@ -199,17 +190,18 @@ class SpeakerTraining:
         self.vector_length = rms * math.sqrt(encoder.config.enc_dim)
         self.loss = {name: torch.zeros((), device=device) for name in ("contrast", "style", "size")}
         self._targets = targets.to(device)[bank.rows]
-        self._voices = min(voices, len(bank.rows))
+        self._voices = min(voices, len(bank.voices))
         self._labels = torch.arange(self._voices, device=device)
         # the pooling takes its tanh in place of a result that the backward pass of its ReLU needs
         self.encoder.asp.tdnn.register_forward_hook(lambda module, inputs, output: output.clone())
-        some = bank.trained[torch.randint(len(bank.trained), (64,), device=device)]
+        some = self._two_utterances(bank.voices[torch.randint(len(bank.voices), (64,), device=device)])[0]
         heard = disturbed(stretch(bank, some, round(HEARD_S * RATE_HZ), torch.zeros_like(some).float()))
         initialise(self.encoder, self.mel(heard), self.vector_length)
 
     def losses(self, samples: int) -> dict[str, Tensor]:
         """The three losses of freshly drawn voices at one stretch length."""
-        voices = torch.rand(len(self.bank.rows), device=self._labels.device).topk(self._voices).indices
+        draw = torch.rand(len(self.bank.voices), device=self._labels.device)
+        voices = self.bank.voices[draw.topk(self._voices).indices]
         pairs = self._two_utterances(voices).flatten()
         wav = disturbed(stretch(self.bank, pairs, samples, torch.rand(len(pairs), device=pairs.device)))
         mel = self.mel(wav)
@@ -232,7 +224,7 @@ class SpeakerTraining:
         count = self.bank.count[voices]
         one = (draw[0] * count).long()
         other = (one + 1 + (draw[1] * (count - 1)).long()) % count
-        return self.bank.trained[self.bank.first[voices] + torch.stack([one, other])]
+        return self.bank.ordered[self.bank.first[voices] + torch.stack([one, other])]
 
     def step(self, samples: int, optimizer: torch.optim.Optimizer) -> Callable[[], None]:
         """One step at one stretch length, fit to be captured."""
@@ -250,7 +242,7 @@ class SpeakerTraining:
 
     def rescale(self) -> None:
         """Give the vectors their exact mean length; the last layer is linear, so nothing else changes."""
-        vectors = vectors_of(self.encoder, self.bank, thinned(self.bank.trained))
+        vectors = vectors_of(self.encoder, self.bank, thinned(self.bank.ordered))
         scale(self.encoder.fc, self.vector_length / vectors.norm(dim=1).mean())
 
 
@@ -270,38 +262,28 @@ def vectors_of(encoder: SpeakerEncoder, bank: Bank, utterances: Tensor, batch: i
     return torch.cat(vectors)
 
 
-def voice_means(encoder: SpeakerEncoder, bank: Bank, utterances: int = 32) -> Tensor:
-    """Each voice's mean vector [V, D], over its first `utterances` to train on; voice v is row `bank.rows[v]`."""
-    span = zip(bank.first.tolist(), bank.count.tolist(), strict=True)
-    some = torch.cat([bank.trained[first : first + min(count, utterances)] for first, count in span])
-    voices = bank.voice[some]
-    sums = torch.zeros(len(bank.rows), encoder.config.enc_dim, device=some.device)
-    sums.index_add_(0, voices, vectors_of(encoder, bank, some))
-    return sums / voices.bincount(minlength=len(bank.rows))[:, None]
-
-
 def held_out_figures(encoder: SpeakerEncoder, bank: Bank) -> dict[str, float]:
-    """How well held-out utterances find their own voice's mean.
+    """How well utterances of voices that were never trained on find their own voice among those.
 
-    `nearest_pct` among all voices, blends included; `nearest_own_pct` for utterances of the teacher's own training
-    voices among those; mean cosine to the own mean and to the nearest other one; spread of the vectors' lengths.
+    Each is compared with the mean of the others of its voice and with the means of the other voices: `nearest_pct` are
+    right; mean cosine to the own mean and to the nearest other one; spread of the vectors' lengths. Empty without two
+    such voices.
     """
-    means = F.normalize(voice_means(encoder, bank), dim=1)
-    heard = thinned(bank.held_out)
-    vectors, voice = vectors_of(encoder, bank, heard), bank.voice[heard]
-    cosine_to = F.normalize(vectors, dim=1) @ means.T
-    own = cosine_to.gather(1, voice[:, None])[:, 0]
+    voices, voice = torch.unique(bank.voice[bank.held_out], return_inverse=True)
+    if len(voices) < 2:
+        return {}
+    vectors = vectors_of(encoder, bank, bank.held_out)
+    directions = F.normalize(vectors, dim=1)
+    sums = torch.zeros(len(voices), vectors.shape[1], device=voice.device).index_add_(0, voice, directions)
+    cosine_to = directions @ F.normalize(sums, dim=1).T
+    own = (directions * F.normalize(sums[voice] - directions, dim=1)).sum(1)
     other = cosine_to.scatter(1, voice[:, None], -2).amax(1)
-    single = int((bank.rows < ONE_VOICE).sum())
-    alone = voice < single
     figures = {
         "nearest_pct": 100 * (own > other).float().mean(),
         "own_cosine": own.mean(),
         "next_cosine": other.mean(),
         "length_spread": vectors.norm(dim=1).std() / vectors.norm(dim=1).mean(),
     }
-    if bool(alone.any()):
-        figures["nearest_own_pct"] = 100 * (cosine_to[alone, :single].argmax(1) == voice[alone]).float().mean()
     return {name: float(value) for name, value in figures.items()}
 
 
@@ -324,7 +306,7 @@ def train(run: SpeakerTraining, out: Path, budget: Budget) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--teacher", type=Path, required=True, help="the TEACHER folder: part1/voices.npz has the styles and blends"
+        "--teacher", type=Path, required=True, help="the TEACHER folder: part1/voices.npz has the styles"
     )
     parser.add_argument("--scratch", type=Path, required=True, help="folder of the shards")
     parser.add_argument("--kinds", nargs="+", default=["many", "reference"])
@@ -342,7 +324,7 @@ def main() -> None:
     paths = [path for kind in options.kinds for path in shards(options.scratch, kind)[: options.shards]]
     bank = collect(load_shard(path, device) for path in paths)
     encoder = config.speaker_encoder()
-    targets = style_targets(options.teacher / "part1" / "voices.npz")
+    targets = style_targets(Voices(options.teacher, "cpu", int(bank.rows.max()) + 1))
     run = SpeakerTraining(encoder, bank, targets, options.voices, options.rms)
     train(run, options.out, Budget(options.steps, options.seconds))
 

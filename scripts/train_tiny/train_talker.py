@@ -3,10 +3,10 @@
     python -m scripts.train_tiny.train_talker --kind tiny --text TEXT --scratch SCRATCH --out RUN --seconds 900
     python -m scripts.train_tiny.train_talker --kind tiny-base --speaker RUN/speaker.safetensors ...
 
-`tiny` reads `named` shards, in both text layouts. `tiny-base` reads `many` shards with the vector of another utterance
-of the voice, a `reference`, half of the time with that reference in the context. Sequences of about equal length form
-buckets; every bucket has the same number of positions a step and its own captured graph. Writes
-`RUN/talker-<kind>.safetensors`, and beside it the state and the log of `loop.Training`.
+`tiny` reads `named` shards, in both text layouts. `tiny-base` reads `many` and `reference` shards with the vector of
+another utterance of the voice, half of the time with such an utterance in the context: see `references`. Sequences of
+about equal length form buckets; every bucket has the same number of positions a step and its own captured graph. Writes
+`RUN/<name>.safetensors`, and beside it the state and the log of `loop.Training`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from scripts.train_tiny.config import Kind, talker_modules
 from scripts.train_tiny.corpus import save_tensors
 from scripts.train_tiny.layouts import Rows, arrange, length
 from scripts.train_tiny.loop import Budget, Training, adamw, cosine, graphed
-from scripts.train_tiny.talker_data import Coded, Sequences, load_named, load_voices, text_ids
+from scripts.train_tiny.references import load_cloning
+from scripts.train_tiny.talker_data import Coded, Drawn, Sequences, load_named, text_ids
 from scripts.train_tiny.talker_model import Corruption, Losses, TalkerModel, initialise, losses
 
 PHONEME_WEIGHT = 0.3
@@ -34,6 +35,8 @@ BETAS = (0.9, 0.98)
 WEIGHT_DECAY = 0.1
 CLIP = 1.0
 HELD_OUT_ROWS = 256
+DRAW_EVERY = 1000
+"""Steps between new draws of the sequences: about as many as a draw has are used up in them."""
 
 
 @dataclass(frozen=True)
@@ -46,42 +49,61 @@ class Sizes:
 
 
 class Bucket:
-    """Sequences of at most `steps` positions: static input buffers, their draw, and the step that reads them."""
+    """Sequences of at most `steps` positions: static input buffers, and what fills them."""
 
-    def __init__(self, sequences: Sequences, entries: Tensor, steps: int, sizes: Sizes) -> None:
+    def __init__(self, sequences: Sequences, drawn: Drawn, steps: int, sizes: Sizes) -> None:
         self.rows = max(1, sizes.positions // steps)
-        self.entries = entries
+        self.drawn = drawn
         self.steps = steps
         self._sequences = sequences
-        self._ids = sequences.ids
-        device = entries.device
+        device = drawn.choice.target.device
         empty = torch.zeros(self.rows, steps, dtype=torch.long, device=device)
         self.batch = Rows(*(empty.clone() for _ in fields(Rows)))
         self.sampled = torch.zeros(sizes.sampled, dtype=torch.long, device=device)
         self.speakers = None if sequences.vectors is None else sequences.vectors[:1].repeat(self.rows, 1)
 
+    def __len__(self) -> int:
+        return len(self.drawn.choice.target)
+
     def draw(self) -> None:
         """Fill the buffers with random sequences."""
-        index = torch.randint(len(self.entries), (self.rows,), device=self.entries.device)
-        choice, speakers = self._sequences.take(self.entries[index])
-        made = arrange(self._sequences.coded.speech, choice, self.steps, self._ids)
+        chosen = self.drawn.take(torch.randint(len(self), (self.rows,), device=self.sampled.device))
+        made = arrange(self._sequences.coded.speech, chosen.choice, self.steps, self._sequences.ids)
         for field in fields(Rows):
             getattr(self.batch, field.name).copy_(getattr(made, field.name))
         frames = (made.goal.flatten() >= 0).float()
         self.sampled.copy_(torch.multinomial(frames, len(self.sampled), replacement=True))
-        if self.speakers is not None and speakers is not None:
-            self.speakers.copy_(speakers)
+        if self.speakers is not None and self._sequences.vectors is not None:
+            self.speakers.copy_(self._sequences.vectors[chosen.voiced_by])
 
 
-def make_buckets(sequences: Sequences, entries: Tensor, sizes: Sizes) -> list[Bucket]:
-    """Buckets by length; sequences longer than the longest are left out."""
-    lengths = length(sequences.coded.speech, sequences.choice.take(entries))
-    buckets, shortest = [], 0
-    for steps in sizes.lengths:
-        inside = entries[(lengths > shortest) & (lengths <= steps)]
+def by_length(sequences: Sequences, drawn: Drawn, lengths: tuple[int, ...]) -> dict[int, Drawn]:
+    """The sequences that fit each of `lengths` and no shorter one; longer ones are left out."""
+    found, shortest = length(sequences.coded.speech, drawn.choice), 0
+    parts = {}
+    for steps in lengths:
+        inside = ((found > shortest) & (found <= steps)).nonzero()[:, 0]
         shortest = steps
         if len(inside):
-            buckets.append(Bucket(sequences, inside, steps, sizes))
+            parts[steps] = drawn.take(inside)
+    return parts
+
+
+def refill(buckets: list[Bucket], sequences: Sequences, lengths: tuple[int, ...]) -> None:
+    """Put newly drawn sequences into the buckets; one that none fits keeps those it has."""
+    parts = by_length(sequences, sequences.training(), lengths)
+    for bucket in buckets:
+        bucket.drawn = parts.get(bucket.steps, bucket.drawn)
+
+
+def held_buckets(sequences: Sequences, sampled: int) -> dict[str, Bucket]:
+    """One bucket of fixed sequences that are never trained on for every kind of them."""
+    buckets = {}
+    for name, drawn in sequences.held_out().by_kind().items():
+        longest = int(length(sequences.coded.speech, drawn.choice).max())
+        rows = min(len(drawn.choice.target), HELD_OUT_ROWS)
+        buckets[name] = Bucket(sequences, drawn, longest, Sizes(rows * longest, sampled, ()))
+        buckets[name].draw()
     return buckets
 
 
@@ -154,18 +176,23 @@ def held_out(trainer: Trainer, buckets: dict[str, Bucket]) -> dict[str, dict[str
     return result
 
 
-def run(trainer: Trainer, buckets: list[Bucket], held: dict[str, Bucket], peak: float, out: Path, kind: Kind) -> None:
-    """The training loop."""
+def run(
+    trainer: Trainer, sequences: Sequences, buckets: list[Bucket], held: dict[str, Bucket], peak: float, path: Path
+) -> None:
+    """The training loop; writes the talker to `path` every minute and at the end."""
+    lengths = tuple(bucket.steps for bucket in buckets)
     steps: list[Callable[[], None]] = []
     for bucket in buckets:
         bucket.draw()
         steps.append(graphed(lambda bucket=bucket: trainer.step(bucket)))  # type: ignore[misc]
-    weights = torch.tensor([len(bucket.entries) / bucket.rows for bucket in buckets])
+    weights = torch.tensor([len(bucket) / bucket.rows for bucket in buckets])
     training, generator = trainer.training, torch.Generator().manual_seed(trainer.training.step)
     order = torch.multinomial(weights, 1_000_000, replacement=True, generator=generator).tolist()
     written = time.monotonic()
     for progress in training:
         trainer.rate.fill_(cosine(progress, peak))
+        if training.step % DRAW_EVERY == 0:
+            refill(buckets, sequences, lengths)
         which = order[training.step % len(order)]
         buckets[which].draw()
         steps[which]()
@@ -174,16 +201,16 @@ def run(trainer: Trainer, buckets: list[Bucket], held: dict[str, Bucket], peak: 
             training.log(progress=progress, **figures, held=held_out(trainer, held))
         if time.monotonic() - written > 60:
             written = time.monotonic()
-            write(trainer.model, out, kind)
+            write(trainer.model, path)
     training.log(progress=1.0, held=held_out(trainer, held))
-    write(trainer.model, out, kind)
+    write(trainer.model, path)
 
 
-def write(model: TalkerModel, out: Path, kind: Kind) -> None:
+def write(model: TalkerModel, path: Path) -> None:
     """The talker's weights in half precision, under their published names."""
     model.spread_idle_rows()
     tensors = {name: p.detach().half().cpu().contiguous() for name, p in model.talker.state_dict().items()}
-    save_tensors(out / f"talker-{kind}.safetensors", tensors)
+    save_tensors(path, tensors)
 
 
 def main() -> None:
@@ -192,10 +219,12 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", help="of the files that are written; left out: talker-<kind>")
     parser.add_argument("--speaker", type=Path, help="weights of the trained speaker encoder; tiny-base alone needs it")
     parser.add_argument("--steps", type=int, default=60_000)
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--peak", type=float, default=2e-3, help="highest learning rate")
+    parser.add_argument("--dropout", type=float, default=DROPOUT)
     parser.add_argument("--positions", type=int, default=14_592)
     parser.add_argument("--sampled", type=int, default=3_072)
     parser.add_argument("--lengths", type=int, nargs="+", default=[64, 96, 128, 192])
@@ -205,6 +234,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     ids = text_ids(args.text)
+    sequences: Sequences
     if args.kind is Kind.TINY:
         sequences = load_named(args.text, args.scratch, ids, args.device)
     else:
@@ -212,28 +242,24 @@ def main() -> None:
             parser.error(
                 "--kind tiny-base needs --speaker RUN/speaker.safetensors (python -m scripts.train_tiny.train_speaker)"
             )
-        sequences = load_voices(args.text, args.scratch, args.speaker, ids, args.device)
+        sequences = load_cloning(args.text, args.scratch, args.speaker, ids, args.device)
     sizes = Sizes(args.positions, args.sampled, tuple(args.lengths))
-    buckets = make_buckets(sequences, sequences.training(), sizes)
+    torch.manual_seed(0)
+    held = held_buckets(sequences, args.sampled)
     torch.manual_seed(args.seed)
-    held = {}
-    for name, entries in sequences.held_out().items():
-        longest = int(length(sequences.coded.speech, sequences.choice.take(entries)).max())
-        bucket = Bucket(
-            sequences, entries, longest, Sizes(min(len(entries), HELD_OUT_ROWS) * longest, args.sampled, ())
-        )
-        bucket.draw()
-        held[name] = bucket
+    parts = by_length(sequences, sequences.training(), sizes.lengths)
+    buckets = [Bucket(sequences, drawn, steps, sizes) for steps, drawn in parts.items()]
     config, talker = talker_modules(args.kind, args.text)
     initialise(talker)
-    model = TalkerModel(config, talker, ids, DROPOUT, args.compile).to(args.device)
+    model = TalkerModel(config, talker, ids, args.dropout, args.compile).to(args.device)
     budget = Budget(args.steps, args.seconds)
-    trainer = Trainer(model, sequences.coded, args.out, f"talker-{args.kind}", budget)
-    sizes_text = [(bucket.steps, bucket.rows, len(bucket.entries)) for bucket in buckets]
+    name = args.name or f"talker-{args.kind}"
+    trainer = Trainer(model, sequences.coded, args.out, name, budget)
+    sizes_text = [(bucket.steps, bucket.rows, len(bucket)) for bucket in buckets]
     trainer.training.log(
         buckets=sizes_text, frames=len(sequences.coded.codes), parameters=sum(p.numel() for p in talker.parameters())
     )
-    run(trainer, buckets, held, args.peak, args.out, args.kind)
+    run(trainer, sequences, buckets, held, args.peak, args.out / f"{name}.safetensors")
 
 
 if __name__ == "__main__":

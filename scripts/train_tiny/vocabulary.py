@@ -26,9 +26,10 @@ import torch
 from tokenizers import Regex, pre_tokenizers
 
 from scripts.train_tiny.corpus import HELD_OUT, Text, read_text
-from scripts.train_tiny.kokoro import Kokoro, Voices
+from scripts.train_tiny.kokoro import Kokoro
 from scripts.train_tiny.pace import LONGEST, RATIO, spoken_symbols, word_of_symbol
 from scripts.train_tiny.tokenizer_files import MERGES, Merge
+from scripts.train_tiny.voices import Voices
 from ttsbench.models.qwen3_tts.tokenizer import SPLITS
 
 VOICES = (0, 1, 11, 12)

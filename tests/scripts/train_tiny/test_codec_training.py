@@ -224,11 +224,14 @@ def test_the_pieces_hand_on_what_they_write(scratch: Path, tmp_path: Path, monke
     run(train_encoder.main, *trained, "--crops", 1, "--frames", 4, monkeypatch=monkeypatch)
     codec_modules()[1].load_state_dict(load_file(tmp_path / "decoder.safetensors"))
     load_encoder(tmp_path / "encoder.safetensors", CPU)
-    target = scratch / "many-00000.codes.safetensors"
-    for encoder in ((), ("--encoder", tmp_path / "encoder.safetensors", "--again")):
-        run(encode_shards.main, *common, "--codes", fit_file, *encoder, monkeypatch=monkeypatch)
-        assert load_file(target)["codes"].shape == (75, NUM_CODEBOOKS)
-    written = load_file(target)["codes"]
+    again = *trained[:-1], 4, "--start"
+    run(train_decoder.main, *again, tmp_path / "decoder.safetensors", "--toy", monkeypatch=monkeypatch)
+    start = tmp_path / "encoder.safetensors"
+    run(train_encoder.main, *again, start, "--crops", 1, "--frames", 4, monkeypatch=monkeypatch)
+    run(encode_shards.main, *common, "--codes", fit_file, monkeypatch=monkeypatch)
+    run(encode_shards.main, *common, "--encoder", tmp_path / "encoder.safetensors", monkeypatch=monkeypatch)
+    assert load_file(scratch / "many-00000.codes.safetensors")["codes"].shape == (75, NUM_CODEBOOKS)
+    written = load_file(scratch / "many-00000.heard.safetensors")["codes"]
     encoder_module = load_encoder(tmp_path / "encoder.safetensors", CPU)
     shard = load_shard(shards(scratch, "many")[0])
     assert torch.equal(written, encode_utterances(encoder_module, shard.audio, shard.frames))

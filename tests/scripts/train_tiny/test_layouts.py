@@ -8,6 +8,7 @@ forget the pad of the non-streaming layout, or swap reference and target.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,14 @@ def speech(toy: Checkpoint) -> Speech:
     )
 
 
-def choice(english: bool, non_streaming: bool, in_context: bool) -> Choice:
+def choice(speech: Speech, english: bool, non_streaming: bool, in_context: bool) -> Choice:
     return Choice(
         target=torch.tensor([1]),
         reference=torch.tensor([0 if in_context else NONE]),
+        skipped=torch.tensor([0]),
+        frames=torch.tensor([REFERENCE_FRAMES if in_context else 0]),
+        tokens=speech.token_counts[:1] * in_context,
+        paced=torch.tensor([in_context]),
         speaker=torch.tensor([SPEAKER]),
         english=torch.tensor([english]),
         non_streaming=torch.tensor([non_streaming]),
@@ -88,7 +93,7 @@ def test_input_rows_are_those_of_inference(
     books, size = toy.config.num_codebooks, toy.config.codebook_size
     codes = torch.randint(size, (REFERENCE_FRAMES + FRAMES, books))
     vector = torch.randn(1, toy.config.talker.hidden_size)
-    made = choice(english, non_streaming, in_context)
+    made = choice(speech, english, non_streaming, in_context)
     rows = arranged(speech, made, ids)
     model = TalkerModel(toy.config, toy.model.talker, ids, 0.0, False)
     fed = codes[rows.frame.clamp(min=0)]
@@ -110,9 +115,10 @@ def test_input_rows_are_those_of_inference(
 def test_every_frame_and_the_end_are_predicted_once(
     ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
 ) -> None:
-    rows = arranged(speech, choice(english, non_streaming, in_context), ids)
+    rows = arranged(speech, choice(speech, english, non_streaming, in_context), ids)
     goals = rows.goal[0][rows.goal[0] != NONE].tolist()
-    assert goals == [*range(REFERENCE_FRAMES, REFERENCE_FRAMES + FRAMES), EOS_TARGET]
+    first = 0 if in_context else REFERENCE_FRAMES
+    assert goals == [*range(first, REFERENCE_FRAMES + FRAMES), EOS_TARGET]
     assert rows.goal[0, -1] == EOS_TARGET
     fed = rows.goal[0, :-1] >= 0
     assert torch.equal(rows.frame[0, 1:][fed], rows.goal[0, :-1][fed]), "a frame is fed right after its prediction"
@@ -123,19 +129,30 @@ def test_every_frame_and_the_end_are_predicted_once(
 def test_focus_names_the_token_that_the_frame_speaks(
     toy: Checkpoint, ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
 ) -> None:
-    """Frame LEAD + i speaks token i of the target, wherever its row stands."""
-    rows = arranged(speech, choice(english, non_streaming, in_context), ids)
-    spoken = []
+    """Frame LEAD + i speaks token i, of the reference as of the target, wherever its row stands."""
+    rows = arranged(speech, choice(speech, english, non_streaming, in_context), ids)
+    spoken = {}
     for goal, focus in zip(rows.goal[0].tolist(), rows.focus[0].tolist(), strict=True):
         if focus != NONE:
-            spoken.append((goal - REFERENCE_FRAMES - LEAD, int(rows.text[0, focus])))
-    expected: list[tuple[int, int]] = list(enumerate(toy.tokenizer.encode(TARGET)[:-1]))[: FRAMES - LEAD]
+            spoken[goal] = int(rows.text[0, focus])
+    expected: dict[int, int] = {}
+    for text, start, frames in ((REFERENCE, 0, REFERENCE_FRAMES * in_context), (TARGET, REFERENCE_FRAMES, FRAMES)):
+        tokens = toy.tokenizer.encode(text)[:-1][: max(0, frames - LEAD)]
+        expected |= {start + LEAD + i: token for i, token in enumerate(tokens)}
     assert spoken == expected
+
+
+def test_a_reference_at_its_own_pace_tells_no_tokens(ids: Ids, speech: Speech) -> None:
+    """Where its frames are in the text is not known. Red when `paced` is not asked."""
+    made = choice(speech, True, False, True)
+    rows = arranged(speech, replace(made, paced=torch.tensor([False])), ids)
+    assert (rows.focus[0][rows.goal[0] < REFERENCE_FRAMES] == NONE).all()
+    assert (rows.focus[0] != NONE).any()
 
 
 def test_batches_mix_layouts(ids: Ids, speech: Speech) -> None:
     """Each row of a batch is what it is alone. Red when a count of one sequence leaks into another."""
-    made = [choice(*case) for case in CASES]
+    made = [choice(speech, *case) for case in CASES]
     joined = Choice(*(torch.cat([getattr(one, name) for one in made]) for name in Choice.__dataclass_fields__))
     lengths = length(speech, joined)
     together = arrange(speech, joined, int(lengths.max()), ids)
@@ -144,3 +161,34 @@ def test_batches_mix_layouts(ids: Ids, speech: Speech) -> None:
         for name in Rows.__dataclass_fields__:
             part: Tensor = getattr(together, name)[row, :steps]
             assert torch.equal(part, getattr(alone, name)[0]), (name, row)
+
+
+@pytest.mark.parametrize("non_streaming", [False, True])
+def test_part_of_a_reference_is_arranged_like_a_reference_of_that_length(
+    ids: Ids, speech: Speech, non_streaming: bool
+) -> None:
+    """Four frames left out at the head, three at the end, two tokens kept; and its codes are those that were heard.
+
+    Red when `skipped` or `heard` is not added to the rows, or the whole reference is counted anywhere.
+    """
+    skipped, kept, tokens, heard = 4, REFERENCE_FRAMES - 7, 2, 100
+    whole = choice(speech, True, non_streaming, True)
+    part = replace(whole, skipped=torch.tensor([skipped]), frames=torch.tensor([kept]), tokens=torch.tensor([tokens]))
+    rows = arranged(replace(speech, heard=heard), part, ids)
+    first = int(speech.tokens_at[1])
+    short = Speech(
+        tokens=torch.cat((speech.tokens[:tokens], speech.tokens[first:])),
+        tokens_at=torch.cat((torch.tensor([0]), speech.tokens_at[1:] - first + tokens)),
+        frames_at=torch.tensor([0, kept, kept + FRAMES]),
+        spoken=torch.tensor([tokens, int(speech.spoken[1])]),
+    )
+    alone = arranged(short, replace(part, skipped=torch.tensor([0])), ids)
+    assert torch.equal(rows.text, alone.text)
+    reading = (rows.goal >= 0) & (rows.goal < REFERENCE_FRAMES)
+    assert torch.equal(rows.focus[~reading], alone.focus[~reading])
+    earlier, later = ((made.focus[0] != NONE) & reading[0] for made in (rows, alone))
+    assert torch.equal(earlier.nonzero() + skipped, later.nonzero())
+    fed = alone.frame[0]
+    moved = torch.where(fed >= kept, fed + REFERENCE_FRAMES - kept, torch.where(fed >= 0, fed + skipped + heard, fed))
+    assert torch.equal(rows.frame[0], moved)
+    assert rows.goal[0].max() == REFERENCE_FRAMES + FRAMES - 1

@@ -22,6 +22,7 @@ from scripts.train_tiny.talker_model import (
     TalkerModel,
     corrupt,
     initialise,
+    moved,
     one_hot,
 )
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
@@ -109,19 +110,37 @@ def test_focus_loss_falls_to_nothing_on_the_wanted_token() -> None:
     assert elsewhere.hits[0] == 0
 
 
-def test_corruption_spares_reference_frames() -> None:
-    """Only the target's own frames are hit. Red when `own` is dropped: references lose frames too."""
+def test_corruption_hits_references_less_and_nothing_that_is_not_there() -> None:
+    """The first 10 frames are not heard, the next 20 are a reference's. Red when one rate serves for all frames, or
+    when a frame that is not there is counted as lost."""
     torch.manual_seed(0)
-    codes = torch.randint(256, (64, 40, 16))
-    heard = torch.ones(64, 40, dtype=torch.bool)
-    own = torch.arange(40).expand(64, -1) >= 20
+    codes = torch.randint(256, (64, 50, 16))
+    heard = (torch.arange(50) >= 10).repeat(64, 1)
+    own = torch.arange(50).expand(64, -1) >= 30
     made, kept = corrupt(codes, heard, own, Corruption())
-    assert torch.equal(made[:, :20], codes[:, :20])
-    assert kept[:, :20].all()
-    lost, swapped = 1 - kept[:, 20:].float().mean(), (made[:, 20:] != codes[:, 20:]).any(2).float().mean()
-    # mean rate 0.7 x 0.4 = 0.28, of which four fifths are lost, and 4 % more swapped; 1,280 frames in 64 sequences
+    assert torch.equal(made[:, :10], codes[:, :10])
+    assert not kept[:, :10].any()
+
+    def lost_and_swapped(part: slice) -> tuple[float, float]:
+        lost, swapped = ~kept[:, part], (made[:, part] != codes[:, part]).any(2)
+        return float(lost.float().mean()), float(swapped.float().mean())
+
+    # mean rate 0.4 of 0.7 or 0.3, of which four fifths are lost, and 4 % more swapped; 1,280 frames in 64 sequences
+    lost, swapped = lost_and_swapped(slice(30, None))
     assert 0.12 < lost < 0.33
     assert 0.05 < swapped < 0.15
+    lost, swapped = lost_and_swapped(slice(10, 30))
+    assert 0.05 < lost < 0.14
+    assert 0.03 < swapped < 0.1
+
+
+def test_vectors_move_by_a_part_of_their_own_size() -> None:
+    """Red when the noise has one size for all vectors: the long one would then move too little."""
+    torch.manual_seed(0)
+    vectors = torch.ones(2, 4096) * torch.tensor([[1.0], [10.0]])
+    step = (moved(vectors, 0.15) - vectors).std(1)
+    # the deviation of 4,096 draws is known to about one in a hundred
+    torch.testing.assert_close(step, torch.tensor([0.15, 1.5]), rtol=0.05, atol=0)
 
 
 def test_initialisation_fills_every_table(model: TalkerModel) -> None:
