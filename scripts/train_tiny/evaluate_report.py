@@ -9,13 +9,15 @@ from typing import Any
 Figures = Mapping[str, Any]
 """Of `evaluate_figures.figures`."""
 
-WER_PCT = {"streaming": 12.0, "non_streaming": 20.0, "x_vector": 20.0, "in_context": 20.0}
-"""At most, in the worst seed over all voices."""
+WER_PCT = {"streaming": 6.0, "non_streaming": 8.0, "x_vector": 20.0, "in_context": 20.0}
+"""At most, in the worst seed over all voices. Named voices: below the 8 to 13 % of the first `tiny`, so that falling
+back to it is seen. Cloned ones: about what the recogniser makes of espeak-ng, which is barely understood (18 %)."""
 LAST_WORD_PCT = 85.0
+"""The first `tiny` had 60 to 73 %: its speech drifted behind the text, and the end cut it."""
 NAMED_PCT = 90.0
-"""Of each named voice's rows, nearest to the mean of their own voice."""
+"""Of each named voice's rows, nearest to the mean of their own voice; guessing gives 25."""
 CLONED_PCT = {"seen": 90.0, "unseen": 70.0}
-"""Of the rows, nearest to their own reference."""
+"""Of the rows, nearest to their own reference; guessing among 16 gives 6."""
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,3 @@ class Dnsmos:
         windows = [samples[None, start : start + self.SAMPLES].astype(np.float32) for start in starts]
         raw = [self._session.run(None, {"input_1": window})[0][0][2] for window in windows]
         return float(np.polyval(self.OVERALL, np.array(raw, np.float64)).mean())
-
-
-def nearest_is_own(vectors: np.ndarray, own: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Whether each of `vectors` [n, D] is nearer to row `own` [n] of `means` [V, D] than to every other: bool [n]."""
-    return np.asarray((vectors @ means.T).argmax(1) == own)

@@ -1,9 +1,11 @@
 """What a checkpoint ships about its own making: sources, licences, seeds, the pieces with their times, final figures.
 
-    python -m scripts.train_tiny.record --run RUN --text TEXT --machine "2 x NVIDIA H200, torch 2.11.0" OUT.json
+    python -m scripts.train_tiny.record --run RUN --text TEXT --machine "2 x NVIDIA H200, torch 2.11.0" \\
+        --commit 0123abc OUT.json
 
-Everything is read off what the pieces wrote: `times.json` and `codes.json`, the last line of each log, `text.json`.
-Paths are left out, so the record says the same wherever the folders lay.
+Everything but the machine and the commit is read off what the pieces wrote: `times.json` and `codes.json`, the last
+line of each log, `text.json`. Options that are not given have the defaults of that commit. Folders are left out, so
+the record says the same wherever they lay.
 """
 
 from __future__ import annotations
@@ -21,18 +23,19 @@ TEACHER = {
     "voices": "style tables of kokoro-js 1.2.1",
     "licence": "weights and voices Apache-2.0 (hexgrad), ONNX export MIT",
 }
+FOLDERS = {"text", "teacher", "scratch", "out", "run", "codes", "codec", "encoder", "start", "speaker"}
+"""Options that name files and folders."""
 
 
 def options(command: Sequence[str]) -> dict[str, str | list[str]]:
-    """Options of a command by name, those that name paths left out; a flag has no values."""
+    """Options of a command by name, FOLDERS left out; a flag has no values."""
     found: dict[str, list[str]] = {}
     for word in command:
         if word.startswith("--"):
             found[word[2:]] = []
         elif found:
             found[next(reversed(found))].append(word)
-    kept = {name: values for name, values in found.items() if not any("/" in value for value in values)}
-    return {name: values[0] if len(values) == 1 else values for name, values in kept.items()}
+    return {name: v[0] if len(v) == 1 else v for name, v in found.items() if name not in FOLDERS}
 
 
 def pieces(run: Path) -> list[dict[str, Any]]:
@@ -50,14 +53,17 @@ def pieces(run: Path) -> list[dict[str, Any]]:
     return result
 
 
-def record(run: Path, text: Path, machine: str) -> dict[str, Any]:
+def record(run: Path, text: Path, machine: str, commit: str) -> dict[str, Any]:
     """The whole record. Raises FileNotFoundError for a file that a finished sitting has."""
+    codes = run / "codes.json"
     return {
         "made": datetime.now(UTC).date().isoformat(),
         "machine": machine,
+        "commit": commit,
         "teacher": TEACHER,
         "text": json.loads((text / "text.json").read_text(encoding="utf-8")),
-        "codes": json.loads((run / "codes.json").read_text(encoding="utf-8")),
+        "codes": json.loads(codes.read_text(encoding="utf-8")) if codes.exists() else None,
+        "codes_missing": None if codes.exists() else "the codec of an earlier sitting was kept",
         "pieces": pieces(run),
     }
 
@@ -67,9 +73,10 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--machine", required=True, help="GPUs and versions, as a reader wants to know them")
+    parser.add_argument("--commit", required=True, help="of ttsbench, whose pieces ran")
     parser.add_argument("out", type=Path)
     args = parser.parse_args()
-    made = record(args.run, args.text, args.machine)
+    made = record(args.run, args.text, args.machine, args.commit)
     args.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 

@@ -9,9 +9,9 @@ from scripts.train_tiny.record import options, record
 
 
 def test_paths_stay_out_and_values_stay_in() -> None:
-    """Red when paths are kept, or when the values of an option with several are lost."""
-    command = ["--text", "/somewhere/text", "--hours", "50.0", "--lengths", "96", "128", "--compile"]
-    assert options(command) == {"hours": "50.0", "lengths": ["96", "128"], "compile": []}
+    """Red when folders are kept, bare ones too, when a share is taken for a path, or when values are lost."""
+    command = ["--text", "/somewhere/text", "--run", "RUN", "--part", "0/2", "--lengths", "96", "128", "--compile"]
+    assert options(command) == {"part": "0/2", "lengths": ["96", "128"], "compile": []}
 
 
 def test_a_record_holds_every_piece_that_ended_well(tmp_path: Path) -> None:
@@ -25,9 +25,18 @@ def test_a_record_holds_every_piece_that_ended_well(tmp_path: Path) -> None:
     (tmp_path / "codes.json").write_text('{"fitted": {}}')
     (tmp_path / "decoder.jsonl").write_text("\n".join(json.dumps(line) for line in lines) + "\n")
     (tmp_path / "text.json").write_text('{"seed": 1}')
-    made = record(tmp_path, tmp_path, "a machine")
+    made = record(tmp_path, tmp_path, "a machine", "0123abc")
     assert made["pieces"] == [
         {"piece": "decoder", "seconds": 343.5, "options": {"seconds": "330"}, "figures": {"step": 9, "mel": 0.1}}
     ]
     assert made["text"] == {"seed": 1}
-    assert "/" not in json.dumps(made["pieces"])
+    assert (made["commit"], made["codes_missing"]) == ("0123abc", None)
+
+
+def test_a_sitting_that_kept_a_codec_has_a_record(tmp_path: Path) -> None:
+    """Red when the fit's figures are demanded of it."""
+    (tmp_path / "times.json").write_text("[]")
+    (tmp_path / "text.json").write_text("{}")
+    made = record(tmp_path, tmp_path, "a machine", "0123abc")
+    assert made["codes"] is None
+    assert made["codes_missing"] == "the codec of an earlier sitting was kept"
