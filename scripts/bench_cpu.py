@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from ttsbench.experiment.host import hardware
 from ttsbench.experiment.options import SpeechOptions
 from ttsbench.experiment.prepare import SynthOptions, prepare
 from ttsbench.experiment.synthesis import Synthesis
@@ -93,8 +94,8 @@ def mirrored(settings: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
 def load(options: argparse.Namespace, concurrency: int) -> Setting:
     """A setting ready to run. Raises InvalidInput."""
     speech = SpeechOptions(
-        model=options.model, voice=options.voice, instruct=None, language="auto", seed=0, max_frames=None,
-        profile=options.profile, overrides=(f"max_num_seqs={concurrency}", *options.override),
+        model=options.model, voice=options.voice, instruct=None, language="auto", text_layout=None, seed=0,
+        max_frames=None, profile=options.profile, overrides=(f"max_num_seqs={concurrency}", *options.override),
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as unused:
         asked = SynthOptions(
@@ -141,9 +142,10 @@ def main() -> None:
 
 def machine() -> dict[str, Any]:
     """What it ran on; the load average tells whether it was alone."""
+    cpu = hardware()
     return {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
+        "cpu": cpu.cpu_model or platform.machine(),
+        "cores": cpu.cpu_cores,
         "load": [round(load, 2) for load in os.getloadavg()],
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),

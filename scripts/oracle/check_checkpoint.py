@@ -4,18 +4,20 @@
 
 `from_pretrained` fills what a file lacks with random numbers and drops what it does not know, and says so in a log line
 at most. Here every name, shape and value of the files is held against the loaded model; then each folder speaks a few
-frames in every way its kind allows: all named voices, or a reference with and without its transcript.
+frames: CustomVoice with every named voice in both text layouts, Base with a reference, with and without its transcript,
+in the streaming layout alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import official
 import torch
 from safetensors.torch import load_file
 
@@ -38,24 +40,29 @@ def faults(folder: Path, wrapper: Any) -> Iterator[str]:
 
 
 def spoken(wrapper: Any) -> Iterator[tuple[str, Any]]:
-    """(way of speaking, waveform) for each way of the checkpoint's kind."""
-    arguments = {"text": TEXT, "language": "english", "non_streaming_mode": False, "max_new_tokens": FRAMES + 1}
+    """(way of speaking, waveform) for each way that the checkpoint's kind is tried in."""
+    arguments = {"text": TEXT, "language": "english", "max_new_tokens": FRAMES + 1}
     if wrapper.model.tts_model_type == "custom_voice":
-        for voice in wrapper.get_supported_speakers():
-            yield voice, wrapper.generate_custom_voice(speaker=voice, **arguments)[0][0]
+        for voice, layout in product(wrapper.get_supported_speakers(), ("streaming", "non_streaming")):
+            mode = {"speaker": voice, "non_streaming_mode": layout == "non_streaming"}
+            yield f"{voice}, {layout}", wrapper.generate_custom_voice(**mode, **arguments)[0][0]
         return
+    arguments["non_streaming_mode"] = False
     noise = (0.1 * np.random.default_rng(0).standard_normal(48_000)).astype(np.float32)
     for transcript in (None, "Some other words."):
-        way = "speaker vector" if transcript is None else "in context"
+        way = f"{'x-vector' if transcript is None else 'in context'}, streaming"
         reference = {"ref_audio": (noise, 24_000), "ref_text": transcript, "x_vector_only_mode": transcript is None}
         yield way, wrapper.generate_voice_clone(**reference, **arguments)[0][0]
 
 
 def main() -> None:
-    if not sys.argv[1:]:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    options = parser.parse_args()
+    import official  # here, so that --help answers where the oracle's packages are not installed
+
     found = []
-    for folder in map(Path, sys.argv[1:]):
+    for folder in options.folders:
         wrapper = official.load(folder)
         found += [f"{folder.name}: {fault}" for fault in faults(folder, wrapper)]
         for way, wav in spoken(wrapper):

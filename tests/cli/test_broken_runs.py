@@ -132,14 +132,14 @@ def test_other_settings_are_refused_with_every_difference(work: Path, unbroken: 
     before = (out / "run.json").read_bytes()
     other_list = write_list(tmp_path / "en" / "meta.lst", *(f"u{i}|Other words" for i in range(ROWS)))
     changes = ("--seed", 12, "--voice", "eric", "--override", "codec_chunk_frames=3", "--full", "--language", "english")
-    ended = synth(
-        work, out, "--resume", *changes, "--set", other_list, "--model", CUSTOM_VOICE.with_name("toy-custom-voice-0b6")
-    )
+    inputs = ("--set", other_list, "--model", CUSTOM_VOICE.with_name("toy-custom-voice-0b6"))
+    ended = synth(work, out, "--resume", *changes, "--text-layout", "streaming", *inputs)
     assert ended.code == 2
     for name in (
         "settings.seed: expected 11, got 12",
         "settings.voice.speaker: expected 'serena', got 'eric'",
         "settings.language: expected 'auto', got 'english'",
+        "settings.text_layout: expected 'non_streaming', got 'streaming'",
         "settings.stream: expected True, got False",
         "profile.codec_chunk_frames: expected 1, got 3",
         "corpus.sha256",

@@ -53,6 +53,14 @@ def test_a_seed_decides_the_noise_and_zero_is_a_seed(tmp_path: Path) -> None:
     assert (tmp_path / "f.wav").read_bytes() == (tmp_path / "g.wav").read_bytes()
 
 
+@pytest.mark.parametrize("options", [(CUSTOM_VOICE,), (BASE, "--reference", CLIP)], ids=["named", "cloned"])
+def test_the_text_layout_reaches_the_model(tmp_path: Path, options: tuple[object, ...]) -> None:
+    """Goes red when `_request` takes the default layout whatever was asked: the two files are then the same."""
+    for layout in ("streaming", "non_streaming"):
+        say(tmp_path / f"{layout}.wav", "Hi.", *options, "--seed", 7, "--text-layout", layout)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == len(list(tmp_path.iterdir())) == 2
+
+
 def test_an_utterance_that_is_cut_says_so(tmp_path: Path) -> None:
     """Goes red when a finish by length looks like success, or has other than its limit of frames."""
     ended = say(tmp_path / "a.wav", "Hi.", BASE, "--reference", CLIP, "--seed", 7)
@@ -100,6 +108,7 @@ def test_every_fault_is_told_at_once_and_nothing_is_written(tmp_path: Path) -> N
         (VOICE_DESIGN, ("--instruct", " "), "expected words, got ' '"),
         (VOICE_DESIGN, ("--voice", "vivian", "--instruct", "calm"), "this checkpoint is voice_design"),
         (CUSTOM_VOICE, ("--seed", 2**63), "--seed"),
+        (CUSTOM_VOICE, ("--text-layout", "whole"), "'whole' is not one of"),
         (CUSTOM_VOICE, ("--override", "pipeline"), "expected key=value"),
     ],
 )

@@ -66,6 +66,7 @@ def test_every_fault_of_every_input_is_told_at_once(tmp_path: Path) -> None:
     [
         (CUSTOM_VOICE, ("--set", "no-such.lst"), "no such file or folder"),
         (CUSTOM_VOICE, ("--x-vector-only",), "--x-vector-only: expected a Base checkpoint"),
+        (CUSTOM_VOICE, ("--text-layout", "whole"), "'whole' is not one of"),
         (CUSTOM_VOICE, ("--first", 9), "first: expected 1 to 4 rows, got 9"),
         (CUSTOM_VOICE, ("--override", "max_num_seqs=600"), "max_num_batched_tokens: expected at least 600"),
         (
@@ -183,6 +184,30 @@ def test_a_profile_reaches_the_engine_and_the_records(tmp_path: Path, short_list
     assert (manifest.settings.max_frames, manifest.settings.concurrency, manifest.engine.max_num_seqs) == (3, 2, 2)
     assert manifest.profile["max_num_seqs"] == 2
     assert all((r.frames or 0) <= 3 for r in read_requests(tmp_path / "run").rows.values())
+
+
+def test_the_text_layout_is_the_option_then_the_profile_then_the_checkpoint(tmp_path: Path, short_list: Path) -> None:
+    """Goes red when `_plan` forgets `--text-layout`, ranks it below the profile, or ignores the checkpoint's default.
+
+    The seed is the same, so what differs comes from the layout alone; the toy's own default is non_streaming.
+    """
+    profile = ("--override", "text_layout=streaming")
+    cases: dict[str, tuple[tuple[str, ...], str]] = {
+        "none": ((), "non_streaming"),
+        "option": (("--text-layout", "streaming"), "streaming"),
+        "profile": (profile, "streaming"),
+        "both": ((*profile, "--text-layout", "non_streaming"), "non_streaming"),
+    }
+    spoken = {}
+    for name, (options, layout) in cases.items():
+        run = tmp_path / name
+        ended = synth(short_list, run, CUSTOM_VOICE, "--max-frames", 4, "--seed", 3, *options)
+        assert ended.code == 4, ended.err
+        assert read_manifest(run).settings.text_layout == layout
+        spoken[name] = outcomes(run)
+    assert spoken["none"] == spoken["both"]
+    assert spoken["option"] == spoken["profile"]
+    assert all(spoken["none"][row] != spoken["option"][row] for row in "abc")
 
 
 def test_ids_outside_ascii_name_their_files(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.bench_cpu import Setting, first_audio_s, mirrored, table
+from scripts.bench_cpu import Setting, first_audio_s, machine, mirrored, table
 from tests.cli.harness import CUSTOM_VOICE, terse
 from tests.records.builders import request
 
@@ -44,6 +46,13 @@ def test_first_audio_is_told_only_where_rows_do_not_wait():
 def test_first_audio_counts_from_the_hand_over():
     record = request(0, "A dog.", submitted_s=0.25, first_audio_s=0.75)
     assert first_audio_s(record) == pytest.approx(0.5)
+
+
+def test_the_machine_line_names_the_processor():
+    """Ask `platform.processor()` alone and a Debian machine answers with nothing, so the line names an architecture."""
+    cpuinfo = Path("/proc/cpuinfo")
+    names = re.findall(r"^model name\s*: (.*)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else []
+    assert machine()["cpu"] == (names or [platform.processor() or platform.machine()])[0]
 
 
 def test_the_script_runs_and_counts_all_but_the_first_round(tmp_path):

@@ -25,6 +25,7 @@ def say(
     reference: Annotated[Path | None, typer.Option(help="Clip whose voice to clone (Base).")] = None,
     transcript: Annotated[str | None, typer.Option(help="What the clip says; clones in context (Base).")] = None,
     language: options.Language = "auto",
+    text_layout: options.Layout = None,
     seed: options.Seed = None,
     max_frames: options.MaxFrames = None,
     profile: options.ProfileName = options.DEFAULT_PROFILE,
@@ -36,8 +37,8 @@ def say(
         from ttsbench.experiment.utterance import SayOptions, prepare_utterance, speak
 
         speech = SpeechOptions(
-            model=model, voice=voice, instruct=instruct, language=language, seed=seed, max_frames=max_frames,
-            profile=profile, overrides=tuple(override or ()),
+            model=model, voice=voice, instruct=instruct, language=language, text_layout=text_layout,
+            seed=seed, max_frames=max_frames, profile=profile, overrides=tuple(override or ()),
         )  # fmt: skip
         engine, request = prepare_utterance(SayOptions(text, out, speech, reference, transcript))
         with closing(engine):

@@ -34,6 +34,7 @@ def synth(
     instruct: options.Instruct = None,
     x_vector_only: Annotated[bool, typer.Option("--x-vector-only", help="Base: clone without the transcript.")] = False,
     language: options.Language = "auto",
+    text_layout: options.Layout = None,
     seed: options.Seed = None,
     max_frames: options.MaxFrames = None,
     concurrency: Annotated[int | None, typer.Option(min=1, help=_CONCURRENCY)] = None,
@@ -51,8 +52,8 @@ def synth(
         from ttsbench.experiment.prepare import SynthOptions, prepare
 
         speech = SpeechOptions(
-            model=model, voice=voice, instruct=instruct, language=language, seed=seed, max_frames=max_frames,
-            profile=profile, overrides=tuple(override or ()),
+            model=model, voice=voice, instruct=instruct, language=language, text_layout=text_layout,
+            seed=seed, max_frames=max_frames, profile=profile, overrides=tuple(override or ()),
         )  # fmt: skip
         asked = SynthOptions(
             set=set_, out=out, speech=speech, x_vector_only=x_vector_only, concurrency=concurrency, stream=stream,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ttsbench.adapters.checkpoint_folder import checkpoint_config
 from ttsbench.adapters.faults import attempt
 from ttsbench.adapters.native import profile_problems
-from ttsbench.core import Problem
+from ttsbench.core import Problem, TextLayout
 from ttsbench.core.request import SEED_LIMIT
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.profile import Profile, load_profile
@@ -16,12 +16,13 @@ from ttsbench.profile import Profile, load_profile
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """Model, voice and settings as typed; None leaves the choice to the checkpoint or to chance."""
+    """Model, voice and settings as typed; None leaves the choice to profile, checkpoint or chance."""
 
     model: str
     voice: str | None
     instruct: str | None
     language: str
+    text_layout: TextLayout | None
     seed: int | None
     max_frames: int | None
     profile: str

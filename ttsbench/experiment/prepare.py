@@ -131,7 +131,7 @@ def _plan(
         voice=voice,
         language=speech.language,
         sampling=info.default_sampling,
-        text_layout=info.default_text_layout,
+        text_layout=speech.text_layout or info.default_text_layout,
         seed=drawn_seed() if seed is None else seed,
         max_frames=info.default_max_frames if speech.max_frames is None else speech.max_frames,
     )

@@ -107,5 +107,5 @@ def _request(options: SayOptions, voice: Voice, engine: NativeEngine) -> SpeechR
         max_frames=info.default_max_frames if speech.max_frames is None else speech.max_frames,
         language=speech.language,
         sampling=info.default_sampling,
-        text_layout=info.default_text_layout,
+        text_layout=speech.text_layout or info.default_text_layout,
     )
