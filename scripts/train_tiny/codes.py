@@ -24,13 +24,14 @@ from torch.nn import functional as F
 
 from scripts.train_tiny.config import CODEBOOK_SIZE, NUM_CODEBOOKS, ROW_WIDTH
 from scripts.train_tiny.corpus import save_tensors
+from scripts.train_tiny.pace import SPACE, STRESS
 
 SEMANTIC_DIMS = 24
 SILENT = range(16)
 """Teacher symbols that sound like silence: the pad and the punctuation."""
-SOUNDLESS = (16, 156, 157, 158)
+SOUNDLESS = (SPACE, *STRESS, 158)
 """Space, both stress marks and the length mark: their time belongs to the phonemes around them."""
-SLOTS = slice(1, 3)
+MIDDLE = slice(1, 3)
 """The label slots of a frame (of four) that say what it is: the middle ones."""
 RIDGE = 1e-2
 """Part of the mean variance within a phoneme that is added to each direction, so that none of no variance wins."""
@@ -97,14 +98,6 @@ def encode(fit: Fit, features: Tensor) -> Tensor:
     return torch.stack(columns, 1).to(torch.uint8)
 
 
-def decode(fit: Fit, codes: Tensor, levels: int = NUM_CODEBOOKS - 1) -> Tensor:
-    """Features [N, FEATURES] of `codes` [N, Q] by their first `levels` acoustic books."""
-    acoustic = torch.zeros(len(codes), ROW_WIDTH, device=codes.device)
-    for level in range(1, levels + 1):
-        acoustic = acoustic + fit.books[level][codes[:, level].long()]
-    return fit.features(acoustic)
-
-
 def principal_directions(centred: Tensor, count: int) -> Tensor:
     """Orthonormal [FEATURES, count] of the largest variance."""
     covariance = (centred.T @ centred).double() / len(centred)
@@ -117,7 +110,7 @@ def discriminants(centred: Tensor, labels: Tensor, count: int) -> Tensor:
     Each middle slot of a frame counts as one sample of its phoneme. Directions beyond the number of phonemes are those
     of the least variance within one.
     """
-    phonemes = labels[:, SLOTS].long()
+    phonemes = labels[:, MIDDLE].long()
     phonemes = phonemes.masked_fill(phonemes < len(SILENT), 0)
     samples, classes = centred.repeat_interleave(phonemes.shape[1], 0), phonemes.flatten()
     sounding = ~torch.isin(classes, torch.tensor(SOUNDLESS, device=classes.device))

@@ -1,9 +1,10 @@
 """Sizes of `tiny` and `tiny-base`: the JSON files of the published layout, and our modules built from them.
 
 Everything here is data or follows from it. `tiny` speaks with four named voices (`custom_voice`), `tiny-base` copies
-the voice of a reference (`base`) and carries a speaker encoder; both share one codec. Codec ids are the published
-ones, so the talker's vocabulary stays 3,072 although a codebook has 256 rows: rows 256..2047 of its head are never
-right, and every sampler may draw them, so that training must make them unlikely.
+the voice of a reference (`base`) and carries a speaker encoder. Both write the codes of one codec; its decoder and its
+encoder may be trained further for one of them. Codec ids are the published ones, so the talker's vocabulary stays 3,072
+although a codebook has 256 rows: rows 256..2047 of its head are never right, and every sampler may draw them, so that
+training must make them unlikely.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ttsbench.models.qwen3_tts.talker import Talker
 
 SAMPLE_RATE_HZ = 24_000
 HOP = 1920
+"""Samples of a codec frame."""
+FRAMES_A_SECOND = SAMPLE_RATE_HZ / HOP
 NUM_CODEBOOKS = 16
 CODEBOOK_SIZE = 256
 ROW_WIDTH = 64

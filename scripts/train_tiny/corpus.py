@@ -16,12 +16,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-HOP = 1920
-"""Samples of a codec frame at 24 kHz."""
+from scripts.train_tiny.voices import is_held
+
 SLOTS = 4
 """Labels of a codec frame: one for every 20 ms."""
-HELD_OUT = 260
-"""Sentences at the head of the text that no model trains on: 60 to listen to, then 200 for losses."""
+HELD_OUT_PARTS = {"listening": 60, "losses": 200}
+HELD_OUT = sum(HELD_OUT_PARTS.values())
+"""Sentences at the head of the text that no model trains on: some to listen to, then those for losses."""
+LEVEL = 0.063
+"""Root mean square of the speech in every utterance, full scale 1: voices and sentences are equally loud."""
 KINDS = ("named", "many", "reference")
 
 
@@ -89,6 +92,10 @@ class Shard:
     """int32 [U]"""
     offsets: Tensor
     """First frame of every utterance and the end of the last, int64 [U + 1]."""
+
+    def held_frames(self) -> Tensor:
+        """bool [F]: what no codec trains on, sentences and voices that are held out."""
+        return ((self.sentence < HELD_OUT) | is_held(self.voice)).repeat_interleave(self.frames)
 
 
 def load_shard(path: Path, device: torch.device | str = "cpu") -> Shard:

@@ -21,7 +21,6 @@ from scripts.train_tiny.codes import Fit, encode
 from scripts.train_tiny.corpus import Shard, codes_path, heard_path, load_shard, save_tensors, shards
 from scripts.train_tiny.encoder import encode_utterances, load_encoder
 from scripts.train_tiny.features import shard_features
-from ttsbench.models.qwen3_tts.codec_config import CodecConfig
 from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder
 
 
@@ -42,7 +41,6 @@ def main() -> None:
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--codes", type=Path, help="the fit")
     how.add_argument("--encoder", type=Path, help="weights of the trained encoder, a safetensors file")
-    parser.add_argument("--speech-tokenizer", type=Path, help="its config.json; left out: that of config.py")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     codes_of: Callable[[Shard], Tensor]
@@ -50,8 +48,7 @@ def main() -> None:
     if arguments.encoder is None:
         codes_of = partial(constructed, Fit.load(arguments.codes, device))
     else:
-        config = arguments.speech_tokenizer and CodecConfig.from_json(arguments.speech_tokenizer)
-        codes_of = partial(heard, load_encoder(arguments.encoder, device, config))
+        codes_of = partial(heard, load_encoder(arguments.encoder, device))
     for kind in arguments.kinds:
         for path in shards(arguments.scratch, kind):
             target = beside(path)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from scripts.train_tiny.config import HOP, codec_modules
-from ttsbench.models.qwen3_tts.codec_config import ENCODER_DOWNSAMPLE, CodecConfig
+from ttsbench.models.qwen3_tts.codec_config import ENCODER_DOWNSAMPLE
 from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder
 from ttsbench.models.qwen3_tts.codec_past import NoPast
 
@@ -22,9 +22,9 @@ BATCH_FRAMES = 4096
 """Frames heard at a time, padding included."""
 
 
-def load_encoder(path: Path, device: torch.device, config: CodecConfig | None = None) -> CodecEncoder:
-    """The encoder with the weights of the file `path`, ready to encode; `config` None: the one of config.py."""
-    encoder = codec_modules()[2] if config is None else CodecEncoder(config.encoder)
+def load_encoder(path: Path, device: torch.device) -> CodecEncoder:
+    """The encoder with the weights of the file `path`, ready to encode."""
+    encoder = codec_modules()[2]
     encoder.load_state_dict(load_file(path))
     encoder.to(device).eval().requires_grad_(False)
     encoder.finalize()

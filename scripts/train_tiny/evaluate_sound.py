@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from scripts.train_tiny.config import HOP
 from ttsbench.models.qwen3_tts.mel import HOP as MEL_HOP
 from ttsbench.models.qwen3_tts.mel import log_mel
 from ttsbench.score.audio import Audio
 
-HOP = 1920
 FULL_SCALE = 32767 / 32768
 LEVEL_FRAME = 480
 LEVEL_RANGE_DB = 35.0

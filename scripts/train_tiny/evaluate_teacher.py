@@ -18,14 +18,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scripts.train_tiny.config import SAMPLE_RATE_HZ
+from scripts.train_tiny.voices import NAMED, UNSEEN
 from ttsbench.corpus import load_corpus
 
 MINI_EN = "mini-en"
-NAMED = {"heart": "af_heart", "bella": "af_bella", "michael": "am_michael", "fenrir": "am_fenrir"}
-"""Speakers of `tiny` and the teacher's names for them."""
 SEEN = ("af_heart", "af_bella", "am_michael", "am_fenrir", "af_alloy", "am_puck", "bf_alice", "bm_daniel")
-UNSEEN = ("bf_emma", "bf_isabella", "bm_fable", "bm_george", "af_nova", "af_river", "am_eric", "am_liam")
-RATE_HZ = 24_000
 
 
 def speak_named(kokoro: Any, out: Path) -> None:
@@ -39,7 +37,7 @@ def speak_named(kokoro: Any, out: Path) -> None:
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
-            soundfile.write(part, kokoro.speak(row.text, voice), RATE_HZ, subtype="PCM_16", format="WAV")
+            soundfile.write(part, kokoro.speak(row.text, voice), SAMPLE_RATE_HZ, subtype="PCM_16", format="WAV")
             part.replace(path)
 
 
@@ -61,7 +59,7 @@ def make_cloning_list(kokoro: Any, clips: Any, out: Path) -> None:
             said[voice] = texts[number % len(texts)]
             if not path.exists():
                 clip = clips.finish(kokoro.speak(said[voice], voice))
-                soundfile.write(path, clip, RATE_HZ, subtype="PCM_16")
+                soundfile.write(path, clip, SAMPLE_RATE_HZ, subtype="PCM_16")
     lines = []
     for number, row in enumerate(corpus.rows):
         voice = voices[number % len(voices)]

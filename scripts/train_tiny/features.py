@@ -1,4 +1,4 @@
-"""The features that codes are made of, and sound back from them.
+"""The features that codes are made of.
 
 A codec frame has eight rows of log-mel energies, one per 10 ms. Every window ends inside its frame, so a causal encoder
 can know all of them at the end of the frame. The floor of 1e-2 is some 40 dB below speech: what lies under it is
@@ -78,26 +78,3 @@ def mel_filters(n_fft: int, bins: int, device: torch.device) -> Tensor:
     lower, centre, upper = edges[:-2], edges[1:-1], edges[2:]
     rising, falling = (hz - lower) / (centre - lower), (upper - hz) / (upper - centre)
     return torch.minimum(rising, falling).clamp(min=0).float().to(device)
-
-
-@torch.no_grad()
-def griffin_lim(features: Tensor, iterations: int = 50, momentum: float = 0.9) -> Tensor:
-    """Sound [N * HOP] with about the `features` [N, FEATURES]: what can be heard of them with no trained decoder.
-
-    Fast Griffin-Lim (Perraudin, Balazs, Sondergaard 2013) from random phases.
-    """
-    device = features.device
-    window = torch.hann_window(N_FFT, device=device)
-    inverse = torch.linalg.pinv(mel_filters(N_FFT, BINS, device))
-    magnitude = (10 ** features.float().reshape(-1, BINS) @ inverse).clamp(min=1e-4).T
-    magnitude = F.pad(magnitude, (0, N_FFT // ROW_HOP))  # the shift below takes some of the end
-    phase = torch.polar(torch.ones_like(magnitude), 2 * math.pi * torch.rand_like(magnitude))
-    last = torch.zeros_like(phase)
-    for _ in range(iterations):
-        sound = torch.istft(magnitude * phase, N_FFT, ROW_HOP, window=window)
-        now = torch.stft(sound, N_FFT, ROW_HOP, window=window, return_complex=True)
-        ahead = now + momentum * (now - last)
-        phase, last = ahead / (ahead.abs() + 1e-8), now
-    sound = torch.istft(magnitude * phase, N_FFT, ROW_HOP, window=window)
-    shift = N_FFT // 2 - ROW_HOP  # torch centres row i on sample 240 i; ours ends on sample 240 (i + 1)
-    return sound[shift : shift + len(features) * HOP]

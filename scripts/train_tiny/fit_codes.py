@@ -2,9 +2,10 @@
 
     python -m scripts.train_tiny.fit_codes --scratch SCRATCH --kinds named many --out RUN/codes.safetensors
 
-Prints, and writes to `codes.json` beside the fit, for sentences held out of it: how much power each acoustic level
-leaves (the number to trust; perplexity can look fine while a level does nothing), the perplexity of every book, and how
-often the commonest phoneme of a code of book 0, and of the plain book 1, is right. All kinds count alike.
+Prints, and writes to `codes.json` beside the fit, for sentences and voices held out of it: how much power each
+acoustic level leaves (the number to trust; perplexity can look fine while a level does nothing), the perplexity of
+every book, and how often the commonest phoneme of a code of book 0, and of the plain book 1, is right. All kinds count
+alike.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scripts.train_tiny.codes import SLOTS, SOUNDLESS, Fit, encode, fit
+from scripts.train_tiny.codes import MIDDLE, SOUNDLESS, Fit, encode, fit
 from scripts.train_tiny.config import CODEBOOK_SIZE
-from scripts.train_tiny.corpus import HELD_OUT, load_shard, shards
+from scripts.train_tiny.corpus import load_shard, shards
 from scripts.train_tiny.features import shard_features
 
 FRAMES = 600_000
@@ -38,7 +39,7 @@ def gather(
         chosen = paths[:: -(-len(paths) // SHARDS)]
         for path in chosen:
             shard = load_shard(path, device)
-            held = (shard.sentence < HELD_OUT).repeat_interleave(shard.frames)
+            held = shard.held_frames()
             share = count // (len(found) * len(chosen))
             rows = torch.randperm(len(held), generator=generator, device=device)[:share]
             pieces.append((shard_features(shard)[rows], shard.labels[rows], held[rows]))
@@ -78,7 +79,7 @@ def phonemes_told(codes: Tensor, labels: Tensor, known_codes: Tensor, known_labe
 
 
 def _sounding(codes: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    phonemes = labels[:, SLOTS.stop - 1].long()
+    phonemes = labels[:, MIDDLE.stop - 1].long()
     sounding = ~torch.isin(phonemes, torch.tensor(SOUNDLESS, device=labels.device))
     return codes[sounding].long(), phonemes[sounding]
 

@@ -23,11 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import remove_weight_norm
 
+from scripts.train_tiny.pace import SYMBOLS
 from scripts.train_tiny.voices import ACOUSTIC
-
-SYMBOLS = 178
-SAMPLES = 600
-"""Samples of one teacher frame, at 24 kHz."""
 
 
 class TextModel(nn.Module):
@@ -92,7 +89,7 @@ class Kokoro(nn.Module):
     """`read` sentences, choose whole durations, `speak`."""
 
     def __init__(self, network: ModuleType) -> None:
-        """network: the package of `istftnet` and `modules` that the TEACHER folder carries."""
+        """network: the package of `istftnet` and `modules` that the TEACHER folder holds."""
         super().__init__()
         self.bert = TextModel()
         self.bert_encoder = nn.Linear(768, 512)
@@ -143,14 +140,6 @@ class Kokoro(nn.Module):
         """
         curve, energy = self.predictor.F0Ntrain(prosody.transpose(1, 2), style[:, ACOUSTIC:])
         return self.decoder(sounds.transpose(1, 2), curve * pitch[:, None], energy, style[:, :ACOUSTIC]).squeeze(1)
-
-
-def natural_durations(kokoro: Kokoro, symbols: Tensor, style: Tensor) -> Tensor:
-    """Durations in seconds, float32 [B, P]: how long each symbol of sentences of one symbol count naturally lasts.
-
-    symbols: int64 [B, P] without the silences around the sentence; style: [B, 256], see `Voices.style`.
-    """
-    return kokoro.read(symbols, style).durations[:, 1:-1].clamp(min=1.0) * (SAMPLES / 24_000)
 
 
 def _network(folder: Path) -> ModuleType:

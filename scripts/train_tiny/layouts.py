@@ -18,14 +18,15 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from scripts.train_tiny.config import CONTROL_IDS, ENGLISH
+from scripts.train_tiny.pace import LEAD
+
 NONE = -1
 """Nothing stands here, or nothing is predicted here."""
 EOS_TARGET = -2
 """The end of speech is predicted here."""
 SPEAKER = -2
 """The control row of the speaker vector, which is no row of the embedding table."""
-LEAD = 5
-"""Silent frames before the first spoken token: how far the text runs ahead of the speech."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,14 @@ class Ids:
     tts_pad: int
     tts_bos: int
     tts_eos: int
-    pad: int = 2148
-    bos: int = 2149
-    eos: int = 2150
-    think: int = 2154
-    nothink: int = 2155
-    think_bos: int = 2156
-    think_eos: int = 2157
-    english: int = 2050
+    pad: int = CONTROL_IDS["codec_pad_id"]
+    bos: int = CONTROL_IDS["codec_bos_id"]
+    eos: int = CONTROL_IDS["codec_eos_token_id"]
+    think: int = CONTROL_IDS["codec_think_id"]
+    nothink: int = CONTROL_IDS["codec_nothink_id"]
+    think_bos: int = CONTROL_IDS["codec_think_bos_id"]
+    think_eos: int = CONTROL_IDS["codec_think_eos_id"]
+    english: int = ENGLISH
 
 
 @dataclass(frozen=True)

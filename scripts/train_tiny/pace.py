@@ -25,7 +25,7 @@ from torch.nn import functional as F
 Frames = TypeVar("Frames", int, Tensor)
 
 LEAD, TAIL = 5, 5
-"""Codec frames before the first and after the last spoken token."""
+"""Silent codec frames before the first and after the last spoken token: LEAD is how far text runs ahead of speech."""
 RATIO = 3.2
 """Teacher frames a codec frame."""
 AHEAD = 2.5
@@ -37,12 +37,14 @@ DYING = 2
 """Teacher frames that a paced sentence's last sound keeps on in the tail: cut off there, a consonant is lost."""
 
 SAMPLES = 600
-"""Samples of a teacher frame."""
+"""Samples of a teacher frame, at 24 kHz."""
 
 RUN_UP, RUN_OUT = 8, 12
 """Teacher frames to be cut from the head and the end of speech at its natural pace. The vocoder stays silent for some
 ten frames whatever it is told to say, and likes to end as slowly: hurried, it swallows the first or the last sound."""
 
+SYMBOLS = 178
+"""Ids of the teacher's alphabet."""
 SPACE = 16
 CLOSING = (3, 4, 5, 6)
 """Symbol ids of , . ! ? at the end of a sentence."""

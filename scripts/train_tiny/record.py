@@ -17,9 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scripts.train_tiny.teacher_pack import MODEL_SHA256
+
 TEACHER = {
     "model": "Kokoro-82M v1.0, int8 export kokoro-v1.0.int8.onnx",
-    "sha256": "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb",
+    "sha256": MODEL_SHA256,
     "voices": "style tables of kokoro-js 1.2.1",
     "licence": "weights and voices Apache-2.0 (hexgrad), ONNX export MIT",
 }

@@ -2,8 +2,9 @@
 
 A talker that meets the same references again and again learns each of them by heart, where their words end too, and
 then understands no other. So any utterance of a voice may be the reference of any other one. Its silences are trimmed
-at random, it may break off before one of its words, and the speaker vector is as often that of a third utterance. What
-is measured is of voices and sentences that no training sequence has.
+at random, it may break off before one of its words, and half of the speaker vectors are of an utterance drawn apart.
+What is measured is of voices and target sentences that no training sequence has; what its references say may be a
+sentence that other voices said in training.
 
 Shapes: U utterances, n sequences, D width of a speaker vector.
 """
@@ -18,7 +19,8 @@ from torch import Tensor
 
 from scripts.train_tiny.config import HOP, speaker_encoder
 from scripts.train_tiny.corpus import HELD_OUT, Shard, load_shard, shards
-from scripts.train_tiny.layouts import LEAD, NONE, SPEAKER, Choice, Ids
+from scripts.train_tiny.layouts import NONE, SPEAKER, Choice, Ids
+from scripts.train_tiny.pace import LEAD
 from scripts.train_tiny.talker_data import Coded, Drawn, load_coded
 from scripts.train_tiny.train_speaker import RowsOfMel
 from scripts.train_tiny.voices import is_held
@@ -33,7 +35,8 @@ BROKEN_OFF = 0.2
 """Part of the paced references that end before one of their words, of at least SHORTEST tokens."""
 SHORTEST = 8
 OTHER_VECTOR = 0.5
-"""Part of the sequences whose speaker vector is not that of the utterance which is, or would be, in the context."""
+"""Part of the sequences whose speaker vector is that of another draw than the utterance which is, or would be, in the
+context; once in a while both draws are one utterance."""
 VECTOR_BATCH = 256
 
 
@@ -49,7 +52,7 @@ class Cloning:
         self._first = torch.searchsorted(coded.voice[self._order].contiguous(), coded.voice)
         self._place = place - self._first
         self._head, self._tail = coded.quiet()
-        held = torch.from_numpy(is_held(coded.voice.cpu().numpy())).to(place.device)
+        held = is_held(coded.voice)
         can = coded.paced & (self._count > 1)
         self._targets = (can & ~held & (coded.sentence >= HELD_OUT)).nonzero()[:, 0]
         self._held_targets = (can & held & (coded.sentence < HELD_OUT)).nonzero()[:, 0]
@@ -66,7 +69,7 @@ class Cloning:
         one, other = self._another(target), self._another(target)
         lengths = self.coded.speech.frame_counts
         longer = lengths[one] > lengths[other]  # users' clips are rather long
-        reference, third = torch.where(longer, one, other), torch.where(longer, other, one)
+        reference, apart = torch.where(longer, one, other), torch.where(longer, other, one)
         skipped, frames, tokens = self._span(reference)
         context = self._some(IN_CONTEXT, target)
         wide = self._some(NON_STREAMING, target)
@@ -81,7 +84,7 @@ class Cloning:
             english=self._some(ENGLISH, target),
             non_streaming=wide,
         )
-        voiced_by = torch.where(self._some(OTHER_VECTOR, target), third, reference)
+        voiced_by = torch.where(self._some(OTHER_VECTOR, target), apart, reference)
         late = context & ~wide & (tokens - LEAD > frames)
         return Drawn(choice, voiced_by).take((~late).nonzero()[:, 0])
 

@@ -1,13 +1,13 @@
 """Everything that needs a GPU, in one sitting on two of them: speech, codes, codec, speaker encoder, both talkers.
 
-    python -m scripts.train_tiny.sitting --text TEXT --teacher TEACHER --scratch SCRATCH --run RUN --minutes 21
-    python -m scripts.train_tiny.sitting ... --run RUN --minutes 25 --codec CODEC --tune-decoder-s 850
+    python -m scripts.train_tiny.sitting --text TEXT --teacher TEACHER --scratch SCRATCH --run RUN --minutes 23
+    python -m scripts.train_tiny.sitting ... --run RUN --minutes 23 --codec CODEC --tune-decoder-s 850
 
 With `--codec`, a folder of an earlier sitting with codes, decoder and encoder, `tiny-base` alone is trained on that
 codec; with `--second` twice, so that the better one can be chosen. `--tune-decoder-s` and `--tune-encoder-s` accustom
 the codec to the many voices; its codes stay what they are.
 
-Speech never leaves the machine that made it, so the pieces form two lanes, one a GPU, that share only folders:
+Speech is large and is read where it was made, so the pieces form two lanes, one a GPU, that share only folders:
 SCRATCH for speech and codes, RUN for weights, logs and `times.json`. The talkers train until the time is up. A
 sitting that is started again skips the pieces that are done, and each piece goes on from its last checkpoint. `--part
 0.1` makes a tenth of the speech and of the training, to try a machine. With one GPU both lanes share it and need
@@ -17,98 +17,23 @@ about twice the time.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shlex
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from scripts.train_tiny.lanes import Failed, Piece, Sitting
 from scripts.train_tiny.synthesize import VOICES
 
-POLL_S = 0.5
 MANY_VOICES = ["many", "reference"]
 """Kinds of shards that cloning learns from."""
 TUNING_RATES = {"decoder": 3e-4, "encoder": 1e-3}
 """Highest learning rates of a codec that is trained already."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """One command. `needs` are files that must exist before it starts."""
-
-    name: str
-    module: str
-    arguments: Callable[[], list[object]]
-    needs: tuple[Path, ...] = ()
-
-
-class Sitting:
-    """Runs lanes of pieces and writes down what each took."""
-
-    def __init__(self, run: Path, ends: float) -> None:
-        self.run = run
-        self._ends = ends
-        self._failed = threading.Event()
-        self._lock = threading.Lock()
-        (run / "logs").mkdir(parents=True, exist_ok=True)
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until the sitting's end."""
-        return self._ends - time.time()
-
-    def lane(self, gpu: str, pieces: list[Piece]) -> None:
-        """Run `pieces` in order on one GPU; stops when any lane has failed."""
-        for piece in pieces:
-            done = self.run / "logs" / f"{piece.name}.done"
-            if done.exists():
-                continue
-            while not all(path.exists() for path in piece.needs):
-                if self._failed.is_set():
-                    return
-                time.sleep(POLL_S)
-            if not self._command(piece, gpu):
-                self._failed.set()
-                return
-            done.touch()
-
-    def _command(self, piece: Piece, gpu: str) -> bool:
-        command = [sys.executable, "-m", f"scripts.train_tiny.{piece.module}", *map(str, piece.arguments())]
-        started = time.time()
-        with (self.run / "logs" / f"{piece.name}.log").open("a", encoding="utf-8") as log:
-            print(f"[{self.left_s:6.0f} s left] {' '.join(command[2:])}", flush=True)
-            environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu, "PYTHONUNBUFFERED": "1"}
-            code = subprocess.run(
-                command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False
-            ).returncode
-        seconds = round(time.time() - started, 1)
-        print(f"[{self.left_s:6.0f} s left] {piece.name}: {seconds} s, exit {code}", flush=True)
-        with self._lock:
-            times = self.run / "times.json"
-            known = json.loads(times.read_text(encoding="utf-8")) if times.exists() else []
-            part = times.with_suffix(".part")
-            entry = {"piece": piece.name, "command": command[1:], "seconds": seconds, "exit": code, "gpu": gpu}
-            part.write_text(json.dumps([*known, entry], indent=1) + "\n", encoding="utf-8")
-            part.replace(times)
-        return code == 0
-
-    def hold(self, lanes: dict[str, list[Piece]]) -> bool:
-        """Run all lanes at once. False when a piece failed."""
-        threads = [
-            threading.Thread(target=self.lane, args=(name.split(".")[0], pieces)) for name, pieces in lanes.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return not self._failed.is_set()
+OF_A_NEW_CODEC = {"named_hours": 100.0, "decoder_s": 330.0, "encoder_s": 80.0}
+OF_A_KEPT_CODEC = {"tune_decoder_s": 0.0, "tune_encoder_s": 0.0}
+"""Options that only one of the two plans heeds, with what they are when left out."""
 
 
 class Pieces:
@@ -203,7 +128,7 @@ def plan(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Pi
         pieces.speech("reference", 60),
         Piece("codes-fit", "fit_codes", lambda: fit),
         pieces.speaker(),
-        pieces.codes("codes-many", [*MANY_VOICES, "named"]),
+        pieces.codes("codes-many", MANY_VOICES),
         pieces.coder("decoder", args.decoder_s),
         pieces.coder("encoder", args.encoder_s),
         pieces.heard(),
@@ -225,39 +150,59 @@ def plan_with_codec(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piec
         pieces.heard(),
         *pieces.tuned("decoder", args.tune_decoder_s, "--judged-from", 0.15),
     ]
-    if args.second:
+    if args.second is not None:
         second_lane.append(pieces.cloning_talker("talker-tiny-base-2", *shlex.split(args.second)))
     return first_lane, second_lane
 
 
-def main() -> None:
+def option(name: str) -> str:
+    """How an attribute of the arguments is written."""
+    return f"--{name.replace('_', '-')}"
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line. One that asks for what its plan does not do ends the run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("text", "teacher", "scratch", "run"):
         parser.add_argument(f"--{name}", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=21.0, help="until the talkers stop")
+    parser.add_argument("--minutes", type=float, default=23.0, help="until the talkers stop")
     parser.add_argument("--part", type=float, default=1.0, help="of the speech and the training of the codec")
     parser.add_argument("--voices", type=int, default=VOICES)
-    parser.add_argument("--named-hours", type=float, default=100.0)
     parser.add_argument("--many-hours", type=float, default=50.0)
     parser.add_argument("--reference-hours", type=float, default=20.0)
-    parser.add_argument("--decoder-s", type=float, default=330.0)
-    parser.add_argument("--encoder-s", type=float, default=80.0)
     parser.add_argument("--speaker-s", type=float, default=60.0)
-    parser.add_argument("--codec", type=Path, help="folder of codes, decoder and encoder to keep")
     parser.add_argument("--talker", default="", help="more arguments of every training of a talker")
-    parser.add_argument(
-        "--second", default="", help="train tiny-base once more, with these arguments, on the other GPU"
-    )
-    parser.add_argument("--tune-decoder-s", type=float, default=0.0)
-    parser.add_argument("--tune-encoder-s", type=float, default=0.0)
     parser.add_argument("--reserve-s", type=float, default=45.0, help="kept for loading, capture and the last write")
-    args = parser.parse_args()
+    parser.add_argument("--codec", type=Path, help="folder of codes, decoder and encoder to keep")
+    new = parser.add_argument_group("without --codec")
+    for name, value in OF_A_NEW_CODEC.items():
+        new.add_argument(option(name), type=float, help=f"left out: {value:g}")
+    kept = parser.add_argument_group("with --codec alone")
+    kept.add_argument("--second", help="needs --codec: arguments to train tiny-base with once more, on the other GPU")
+    for name, value in OF_A_KEPT_CODEC.items():
+        kept.add_argument(option(name), type=float, help=f"left out: {value:g}")
+    args = parser.parse_args(argv)
+    used, idle = OF_A_NEW_CODEC, ["second", *OF_A_KEPT_CODEC]
+    if args.codec is not None:
+        used, idle = OF_A_KEPT_CODEC, list(OF_A_NEW_CODEC)
+    if given := [option(name) for name in idle if getattr(args, name) is not None]:
+        parser.error(f"{', '.join(given)}: {'nothing to do with' if args.codec is not None else 'needs'} --codec")
+    for name, value in used.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    return args
+
+
+def main() -> None:
+    args = arguments()
     sitting = Sitting(args.run, time.time() + 60 * args.minutes)
     pieces = Pieces(args, sitting)
     first, second = plan(args, pieces) if args.codec is None else plan_with_codec(args, pieces)
     other = "1" if torch.cuda.device_count() > 1 else "0"
-    if not sitting.hold({"0.first": first, f"{other}.second": second}):
-        raise SystemExit(f"a piece failed; its output is in {args.run / 'logs'}")
+    try:
+        sitting.hold({"0.first": first, f"{other}.second": second})
+    except Failed as error:
+        raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.codes import Fit, encode
-from scripts.train_tiny.corpus import HELD_OUT, load_shard, shards
+from scripts.train_tiny.config import FRAMES_A_SECOND
+from scripts.train_tiny.corpus import load_shard, shards
 from scripts.train_tiny.features import shard_features
 
-FRAMES_PER_HOUR = 45_000
 HELD_FRAMES = 2048
 """Held-out frames that are kept: more would only make every log line slower."""
 
@@ -51,19 +51,20 @@ class Speech:
 def load_speech(
     folder: Path, kinds: Sequence[str], hours: float, fit: Fit, device: torch.device
 ) -> tuple[Speech, Speech]:
-    """Training speech of at most about `hours`, as much of every kind as there is, and held-out speech.
+    """Training speech of at most about `hours`, as much of every kind as there is, and speech of held-out
+    sentences and voices.
 
     The codes are made here, by construction: cheaper than to wait for the files that have them.
     """
     training, held = [], []
     for kind in kinds:
-        wanted = hours * FRAMES_PER_HOUR / len(kinds)
+        wanted = hours * 3600 * FRAMES_A_SECOND / len(kinds)
         for path in shards(folder, kind):
             if wanted <= 0:
                 break
             shard = load_shard(path, device)
             codes = encode(fit, shard_features(shard))
-            out = (shard.sentence < HELD_OUT).repeat_interleave(shard.frames)
+            out = shard.held_frames()
             training.append((shard.audio[~out], codes[~out]))
             held.append((shard.audio[out][:HELD_FRAMES], codes[out][:HELD_FRAMES]))
             wanted -= len(codes)

@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny import pace
-from scripts.train_tiny.corpus import HELD_OUT, HOP, KINDS, SLOTS, Text, read_text, save_tensors, shard_path
-from scripts.train_tiny.kokoro import SAMPLES, Kokoro
-from scripts.train_tiny.voices import OWN, Voices, is_held
+from scripts.train_tiny.config import FRAMES_A_SECOND, HOP
+from scripts.train_tiny.corpus import HELD_OUT, KINDS, LEVEL, SLOTS, Text, read_text, save_tensors, shard_path
+from scripts.train_tiny.kokoro import Kokoro
+from scripts.train_tiny.pace import SAMPLES
+from scripts.train_tiny.voices import NAMED_ROWS, OWN, Voices, is_held
 
-NAMED = (0, 1, 12, 11)
-"""Rows of `Voices`: heart, bella, michael, fenrir."""
 VOICES = 5000
 """So many that no model can learn them by heart: each speaks some twenty sentences."""
 OWN_SHARE = 0.1
@@ -39,12 +39,8 @@ SPEEDS = (0.9, 1.15)
 SILENCE = (3, 7)
 """Teacher frames before and after a reference clip (from, below)."""
 
-FRAMES_A_SECOND = 12.5
-
-LEVEL = 0.063
-"""Root mean square of the speech in every utterance, full scale 1: voices and sentences are equally loud."""
 REFERENCE_DB = (-5.0, 8.0)
-"""Level of reference clips against that: users' clips are not levelled, and codes depend on the level."""
+"""Level of reference clips against `corpus.LEVEL`: users' clips are not levelled, and codes depend on the level."""
 LOUDEST = 6.0
 """No utterance is amplified more: what is that quiet has failed, and failure shall not be loud."""
 
@@ -95,7 +91,7 @@ def planned(kind: str, text: Text, voices: int, hours: float, seed: int) -> Utte
 def _one_pass(kind: str, text: Text, voices: int, number: int, random: np.random.Generator) -> tuple[np.ndarray, ...]:
     everything = np.arange(len(text))
     if kind == "named":
-        return everything, np.array(NAMED)[(everything + number) % len(NAMED)]
+        return everything, np.array(NAMED_ROWS)[(everything + number) % len(NAMED_ROWS)]
     if kind == "many":
         order = np.concatenate([everything[:HELD_OUT], random.permutation(everything[HELD_OUT:])])
         held = is_held(np.arange(voices))

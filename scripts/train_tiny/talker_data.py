@@ -21,7 +21,7 @@ from scripts.train_tiny.config import SPEAKERS, TEXT_TOKENS
 from scripts.train_tiny.corpus import HELD_OUT, codes_path, heard_path, read_text, shards
 from scripts.train_tiny.layouts import NONE, Choice, Ids, Speech
 from scripts.train_tiny.pace import FIRST_SOUND
-from scripts.train_tiny.synthesize import NAMED
+from scripts.train_tiny.voices import NAMED_ROWS
 from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
 
 COLUMNS = ("labels", "sentence", "voice", "frames")
@@ -101,7 +101,7 @@ class Sequences(Protocol):
         """Sequences to learn from; other ones each time, where there are more than can be laid down."""
 
     def held_out(self) -> Drawn:
-        """Sequences of sentences, and when cloning of voices and references, that are never trained on."""
+        """Sequences of target sentences, and when cloning of voices, that are never trained on."""
 
 
 class Named:
@@ -112,8 +112,8 @@ class Named:
     def __init__(self, coded: Coded, ids: Ids) -> None:
         self.coded, self.ids = coded, ids
         utterances = torch.arange(len(coded.sentence), device=coded.voice.device)
-        control = torch.full((max(NAMED) + 1,), NONE, device=utterances.device)
-        for speaker, row in zip(SPEAKERS.values(), NAMED, strict=True):
+        control = torch.full((max(NAMED_ROWS) + 1,), NONE, device=utterances.device)
+        for speaker, row in zip(SPEAKERS.values(), NAMED_ROWS, strict=True):
             control[row] = speaker
         nothing = torch.zeros_like(utterances)
         variants = [

@@ -21,14 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from scripts.train_tiny.corpus import SLOTS
 from scripts.train_tiny.fast_layers import FastStack
 from scripts.train_tiny.layouts import EOS_TARGET, SPEAKER, Ids, Rows
+from scripts.train_tiny.pace import SYMBOLS
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.talker import Talker
 
-PHONEMES = 178
-SLOTS = 4
-"""Phoneme labels per codec frame, 20 ms each."""
 FOCUS_LAYERS = (3, 5)
 SAMPLED_IDS = 2048
 """Ids below this are open to the published sampler, whatever the codebook's size."""
@@ -75,7 +74,7 @@ class TalkerModel(nn.Module):
         super().__init__()
         self.config = config
         self.talker = talker
-        self.phoneme_head = nn.Linear(config.talker.hidden_size, SLOTS * PHONEMES)
+        self.phoneme_head = nn.Linear(config.talker.hidden_size, SLOTS * SYMBOLS)
         self.ids = ids
         self._trunk = FastStack(talker.model, dropout, compiled)
         self._predictor = FastStack(talker.code_predictor.model, dropout, compiled)
@@ -212,7 +211,7 @@ def losses(
     first = torch.where(goal == EOS_TARGET, model.config.codebook_size, first)
     logits = model.code_logits(hidden)
     slots = F.linear(hidden, model.phoneme_head.weight.to(dtype), model.phoneme_head.bias.to(dtype)).float()
-    slots = slots.view(-1, PHONEMES)
+    slots = slots.view(-1, SYMBOLS)
     phonemes = torch.where((goal >= 0)[:, None], labels[goal.clamp(min=0)].long(), IGNORE).flatten()
 
     truth = wanted[sampled]

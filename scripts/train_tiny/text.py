@@ -6,8 +6,8 @@ WORDNET  the unpacked WordNet database (`index.noun`, `data.noun`, ...), see `ma
 WORK     the folder with the teacher's `vocab.json`, see there too
 OUT      text.npz, sentences.txt, text.json, vocab.json, merges.txt, tokenizer_config.json, tokenizer.json
 
-The first HELD_OUT sentences are never trained on. Needs the library espeak-ng (1.51). The same inputs give
-the same files.
+The first `corpus.HELD_OUT` sentences are never trained on. Needs the library espeak-ng (1.51). The same inputs give the
+same files.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from scripts.train_tiny.corpus import HELD_OUT_PARTS
 from scripts.train_tiny.espeak import Espeak
 from scripts.train_tiny.sentences import Sentence, collect
 from scripts.train_tiny.tokenizer_files import bpe, read_merges, write_json, write_tokenizer
 
 SEED = 20_261_130
-HELD_OUT = {"listening": 60, "losses": 200}
 FEWEST_SYMBOLS, MOST_SYMBOLS = 8, 110
 """A style table of the teacher has a row for every number of symbols up to this."""
 CLOSING = ".?!,"
@@ -97,7 +97,7 @@ def summary(sentences: list[Sentence], data: dict[str, np.ndarray], merges: int)
         content.update(name.encode() + values.tobytes())
     return {
         "sentences": len(sentences),
-        "held_out": HELD_OUT,
+        "held_out": HELD_OUT_PARTS,
         "by_source": dict(sorted(Counter(sentence.source for sentence in sentences).items())),
         "by_end": dict(sorted(Counter(sentence.text[-1] for sentence in sentences).items())),
         "tokens": int(data["token_counts"].sum()),

@@ -3,9 +3,9 @@
     python -m scripts.train_tiny.train_decoder --scratch SCRATCH --kinds named many --codes RUN/codes.safetensors \\
         --run RUN --seconds 320
 
-The codebooks stay what was fitted. The loss is a distance of log-mel spectra at five scales; in the second half nine
-discriminators join in, whose loss gives the sound its edges. One crop in five keeps only its first levels, because a
-talker's late levels are the ones that are wrong.
+The codebooks stay what was fitted. The loss is a distance of log-mel spectra at five scales; from `--judged-from` of
+the budget on nine discriminators join in, whose loss gives the sound its edges. One crop in five keeps only its first
+levels, because a talker's late levels are the ones that are wrong.
 
 Writes `decoder.safetensors`, the state dict of `CodecDecoder`, into RUN at the end; the log is `decoder.jsonl`.
 """
@@ -104,8 +104,10 @@ class Trainer:
         self.sums.copy_(row_sums(self.books, codes, torch.where(cut, fewer, NUM_CODEBOOKS)))
 
     def set_rate(self, progress: float) -> None:
-        self.rate.fill_(cosine(progress, self.peak))
-        self.judge_rate.fill_(min(DISCRIMINATOR_RATE, cosine(progress, PEAK_RATE)))
+        """The discriminators learn as fast as the decoder, but never faster than DISCRIMINATOR_RATE."""
+        rate = cosine(progress, self.peak)
+        self.rate.fill_(rate)
+        self.judge_rate.fill_(min(DISCRIMINATOR_RATE, rate))
 
     def speak(self, sums: Tensor) -> Tensor:
         """Waves [B, F * HOP] float32 of `sums` [B, F, 2 E]."""
@@ -158,7 +160,9 @@ class Trainer:
 
 
 def train(trainer: Trainer, run: Path, budget: Budget, judged_from: float, speech: Speech, held: Speech) -> None:
-    """Both halves; continues where an earlier run stopped. Writes the decoder at the end."""
+    """With the discriminators from `judged_from` of the budget on. Continues where an earlier run stopped; writes the
+    decoder at the end.
+    """
     state: dict[str, Stateful] = {
         "decoder": trainer.decoder,
         "discriminators": trainer.discriminators,

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from scripts.train_tiny.codes import Fit, encode, nearest
 from scripts.train_tiny.config import HOP, codec_modules, fill_codebooks
-from scripts.train_tiny.corpus import save_tensors
+from scripts.train_tiny.corpus import LEVEL, save_tensors
 from scripts.train_tiny.encoder import batch_features, no_past
 from scripts.train_tiny.features import frame_features
 from scripts.train_tiny.fit_codes import left_power
@@ -43,8 +43,6 @@ CHOICE_WEIGHT = 0.1
 GAIN_DB = 6.0
 """References are louder or quieter than the teacher by up to this much."""
 BRANCH_START = 0.1
-LEVEL = 0.063
-"""Root mean square of the teacher's speech."""
 
 
 def build_encoder(books: Tensor) -> CodecEncoder:

@@ -84,7 +84,7 @@ def collect(parts: Iterable[Shard]) -> Bank:
     length = torch.cat(frames) * hop
     rows, numbered = torch.unique(torch.cat(voice), return_inverse=True)
     count = numbered.bincount()
-    held = torch.from_numpy(is_held(rows.cpu().numpy())).to(rows.device)
+    held = is_held(rows)
     voices = (~held & (count > 1)).nonzero()[:, 0]
     if not len(voices):
         raise ValueError("no voice to train on has two utterances")

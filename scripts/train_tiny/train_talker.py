@@ -4,9 +4,9 @@
     python -m scripts.train_tiny.train_talker --kind tiny-base --speaker RUN/speaker.safetensors ...
 
 `tiny` reads `named` shards, in both text layouts. `tiny-base` reads `many` and `reference` shards with the vector of
-another utterance of the voice, half of the time with such an utterance in the context: see `references`. Sequences of
-about equal length form buckets; every bucket has the same number of positions a step and its own captured graph. Writes
-`RUN/<name>.safetensors`, and beside it the state and the log of `loop.Training`.
+another utterance of the voice, `IN_CONTEXT` of them with such an utterance in the context: see `references`. Sequences
+of about equal length form buckets; every bucket has the same number of positions a step and its own captured graph.
+Writes `RUN/<name>.safetensors`, and beside it the state and the log of `loop.Training`.
 """
 
 from __future__ import annotations

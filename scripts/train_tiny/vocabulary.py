@@ -29,11 +29,11 @@ from scripts.train_tiny.corpus import HELD_OUT, Text, read_text
 from scripts.train_tiny.kokoro import Kokoro
 from scripts.train_tiny.pace import LONGEST, RATIO, spoken_symbols, word_of_symbol
 from scripts.train_tiny.tokenizer_files import MERGES, Merge
-from scripts.train_tiny.voices import Voices
+from scripts.train_tiny.voices import NAMED_ROWS, Voices
 from ttsbench.models.qwen3_tts.tokenizer import SPLITS
 
-VOICES = (0, 1, 11, 12)
-"""Rows of the named voices heart, bella, fenrir and michael; sentences take them in turn."""
+VOICES = sorted(NAMED_ROWS)
+"""Sentences take the named voices in turn."""
 MOST_MERGES = 128
 SMALLEST_GAIN = 0.0006
 """Of the bare bytes' squared log stretch: a merge that helps less stands in too few words to be learned."""

@@ -6,7 +6,7 @@ blends of the 20 do not come near them. A drawn voice is therefore blended *and*
 combination of the 20 about their mean, plus a step in a random direction as long as what of one of the 20 lies outside
 of the span of the others. Its pitch is moved apart from that.
 
-Row r below 20 is the published voice `names[r]`. Any other row is a voice of its own that depends on r alone, so two
+Row r below 20 is the published voice `TRAIN[r]`. Any other row is a voice of its own that depends on r alone, so two
 pieces that know a row speak of the same voice. Every `HELD_EVERY`-th drawn voice is heard in no training.
 
 Shapes: R rows, P symbols of a sentence, E = 256 style width.
@@ -15,12 +15,24 @@ Shapes: R rows, P symbols of a sentence, E = 256 style width.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-OWN = 20
+TRAIN = [
+    "af_heart", "af_bella", "af_alloy", "af_aoede", "af_jessica", "af_kore", "af_nicole", "af_sarah", "af_sky",
+    "am_adam", "am_echo", "am_fenrir", "am_michael", "am_onyx", "am_puck", "am_santa",
+    "bf_alice", "bf_lily", "bm_daniel", "bm_lewis",
+]  # fmt: skip
+"""Published voices that training may hear, in the order of their rows; the others are drawn around them."""
+UNSEEN = ["bf_emma", "bf_isabella", "bm_fable", "bm_george", "af_nova", "af_river", "am_eric", "am_liam"]
+"""Published voices kept out of every training, the speaker encoder's too: cloning is judged on them."""
+NAMED = {"heart": "af_heart", "bella": "af_bella", "michael": "am_michael", "fenrir": "am_fenrir"}
+"""Speakers of `tiny` and the teacher's names for them."""
+NAMED_ROWS = tuple(TRAIN.index(voice) for voice in NAMED.values())
+OWN = len(TRAIN)
 """Rows before this one are the teacher's own voices."""
 HELD_EVERY = 25
 ACOUSTIC = 128
@@ -28,23 +40,29 @@ ACOUSTIC = 128
 INSIDE, OUTSIDE = 1.0, 0.69
 """How far a drawn half goes within the span of the teacher's voices, where 1 is as far as these spread, and how far out
 of it, in their mean distance from their mean: when one of the 20 is rebuilt from the others, 0.69 of it is missed.
+
+Chosen among four distributions because its voices are spread like real ones, with heard and unheard voices about
+equally deep among them (docs/measurements.md). No training has tried it yet.
 """
 PITCH = 0.16
 """The logarithm of a drawn voice's pitch over its style's is uniform in plus and minus this."""
 SEED = 20_261_130
 
+Rows = TypeVar("Rows", np.ndarray, Tensor)
 
-def is_held(rows: np.ndarray) -> np.ndarray:
+
+def is_held(rows: Rows) -> Rows:
     """bool [R]: no model trains on these voices."""
-    return np.asarray((rows >= OWN) & (rows % HELD_EVERY == HELD_EVERY - 1))
+    return (rows >= OWN) & (rows % HELD_EVERY == HELD_EVERY - 1)
 
 
 class Voices:
-    """Styles of the rows below `count`, and of the published voices by name."""
+    """Styles of the rows below `count`. Raises ValueError when the TEACHER folder has other voices or another order."""
 
     def __init__(self, teacher: Path, device: torch.device | str, count: int = OWN) -> None:
         with np.load(teacher / "part1" / "voices.npz") as stored:
-            self.names: list[str] = stored["names"].tolist()
+            if (names := stored["names"].tolist()[:OWN]) != TRAIN:
+                raise ValueError(f"{teacher}/part1/voices.npz: expected first {TRAIN}, got {names}")
             styles = stored["styles"].astype(np.float32)
         self._styles = torch.from_numpy(styles).to(device)
         deviations = styles[:OWN].mean(1) - styles[:OWN].mean((0, 1))
@@ -72,10 +90,6 @@ class Voices:
     def pitch(self, rows: Tensor) -> Tensor:
         """float32 [R]: pitch over what the style alone would give."""
         return self._pitch[rows]
-
-    def named(self, name: str, count: int) -> Tensor:
-        """float32 [1, E] of one published voice, those kept for judging included."""
-        return self._styles[self.names.index(name), count - 1][None]
 
     def _blend(self, rows: Tensor, styles: Tensor) -> Tensor:
         colour, prosody = self._weights[rows].unbind(1)

@@ -18,6 +18,7 @@ from scripts.train_tiny.discriminators import Discriminators, discriminator_loss
 from scripts.train_tiny.encoder import encode_utterances, load_encoder
 from scripts.train_tiny.features import FEATURES
 from scripts.train_tiny.speech import Speech
+from scripts.train_tiny.voices import HELD_EVERY, OWN
 from ttsbench.models.qwen3_tts.codec_past import NoPast
 
 CPU = torch.device("cpu")
@@ -96,6 +97,28 @@ def test_speech_keeps_held_out_sentences_apart_and_codes_with_their_audio(scratc
     wave, codes = marked.crops(50, 4)
     assert torch.equal((wave.view(50, 4, HOP)[:, :, 0] * 32768).round().long(), codes[:, :, 0])
     assert {int(first) for first in codes[:, 0, 0]} == {0, 1, 2, 3, 4, 5}
+
+
+def test_no_voice_that_is_held_out_is_trained_on(tmp_path: Path, scratch: Path, fit: Fit):
+    """A clip of a held-out voice says a training sentence. Red when sentences alone decide."""
+    shard = load_file(shards(scratch, "many")[0])
+    voice = torch.tensor([OWN + 3, OWN + 3, HELD_EVERY - 1 + HELD_EVERY], dtype=torch.int32)
+    save_tensors(shard_path(tmp_path, "reference", 0), {**shard, "voice": voice})
+    training, held = speech.load_speech(tmp_path, ["reference"], 1.0, fit, CPU)
+    assert torch.equal(training.audio, shard["audio"][20:45])
+    assert torch.equal(held.audio, torch.cat((shard["audio"][:20], shard["audio"][45:])))
+    features, _, out = fit_codes.gather(tmp_path, ["reference"], 75, CPU, torch.Generator().manual_seed(0))
+    assert (len(features), int(out.sum())) == (75, 20 + 30)
+
+
+def test_discriminators_learn_no_faster_than_the_decoder(fit: Fit):
+    """Red when their rate follows the default peak: a trained decoder goes on at a lower one."""
+    trainer = train_decoder.Trainer(fit, replace(train_decoder.TOY, crops=1, frames=4), CPU, peak=1e-4)
+    trainer.set_rate(0.02)
+    assert float(trainer.judge_rate) == float(trainer.rate) == pytest.approx(1e-4)
+    trainer.peak = 1.0
+    trainer.set_rate(0.02)
+    assert float(trainer.judge_rate) == pytest.approx(train_decoder.DISCRIMINATOR_RATE)
 
 
 def test_the_spectral_distance_grows_with_the_difference_and_is_deaf_below_the_floor():

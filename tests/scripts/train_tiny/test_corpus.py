@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from scripts.train_tiny import corpus
+from scripts.train_tiny.config import HOP
 
 
 def tensors(frames: list[int]) -> dict[str, torch.Tensor]:
     total = sum(frames)
     counts = torch.tensor(frames, dtype=torch.int32)
     return {
-        "audio": torch.arange(total, dtype=torch.int16)[:, None].repeat(1, corpus.HOP),
+        "audio": torch.arange(total, dtype=torch.int16)[:, None].repeat(1, HOP),
         "labels": torch.zeros(total, corpus.SLOTS, dtype=torch.uint8),
         "sentence": counts * 10,
         "voice": counts * 0,

@@ -12,8 +12,9 @@ import soundfile
 import torch
 
 from scripts.train_tiny import evaluate, evaluate_report, evaluate_takes
+from scripts.train_tiny.config import HOP
 from scripts.train_tiny.evaluate_figures import Measured, References, figures, last_word_right, measure
-from scripts.train_tiny.evaluate_sound import HOP, clipped_samples, edge_ratio, level_dbfs
+from scripts.train_tiny.evaluate_sound import clipped_samples, edge_ratio, level_dbfs
 from scripts.train_tiny.evaluate_takes import Take
 from scripts.train_tiny.evaluate_teacher import SEEN
 from scripts.train_tiny.evaluate_voices import EmbeddedJudge, IndependentJudge, slaney_filters

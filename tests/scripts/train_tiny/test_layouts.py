@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.train_tiny.layouts import EOS_TARGET, LEAD, NONE, SPEAKER, Choice, Ids, Rows, Speech, arrange, length
+from scripts.train_tiny.layouts import EOS_TARGET, NONE, SPEAKER, Choice, Ids, Rows, Speech, arrange, length
+from scripts.train_tiny.pace import LEAD
 from scripts.train_tiny.talker_model import TalkerModel
 from ttsbench.core import TextLayout
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint

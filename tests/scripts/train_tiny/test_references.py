@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.corpus import HELD_OUT
-from scripts.train_tiny.layouts import LEAD, Ids, Speech
-from scripts.train_tiny.pace import FIRST_SOUND, TAIL
+from scripts.train_tiny.layouts import Ids, Speech
+from scripts.train_tiny.pace import FIRST_SOUND, LEAD, TAIL
 from scripts.train_tiny.references import SHORTEST, Cloning
 from scripts.train_tiny.talker_data import Coded
 

@@ -1,26 +1,22 @@
-"""A sitting is two lanes of pieces: what each waits for exists, and nothing is made twice."""
+"""A sitting is two lanes of pieces: what each waits for exists, nothing is made twice, no option is idle."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scripts.train_tiny import sitting
-from scripts.train_tiny.sitting import Piece, Pieces, Sitting
+from scripts.train_tiny.corpus import KINDS
+from scripts.train_tiny.lanes import Piece, Sitting
+from scripts.train_tiny.sitting import Pieces
 
 
-def arguments(tmp_path: Path, **other: Any) -> argparse.Namespace:
-    given: dict[str, Any] = {
-        "text": Path("T"), "teacher": Path("K"), "scratch": tmp_path / "s", "run": tmp_path / "r", "part": 1.0,
-        "voices": 50, "named_hours": 1.0, "many_hours": 1.0, "reference_hours": 1.0, "decoder_s": 1.0, "encoder_s": 1.0,
-        "speaker_s": 1.0, "codec": None, "talker": "", "second": "--seed 1", "tune_decoder_s": 0.0,
-        "tune_encoder_s": 0.0, "reserve_s": 0.0,
-    }  # fmt: skip
-    return argparse.Namespace(**(given | other))
+def arguments(tmp_path: Path, *more: object) -> argparse.Namespace:
+    folders = ["--text", "T", "--teacher", "K", "--scratch", tmp_path / "s", "--run", tmp_path / "r"]
+    return sitting.arguments([str(word) for word in (*folders, *more)])
 
 
 def lanes(args: argparse.Namespace) -> tuple[list[Piece], list[Piece]]:
@@ -36,16 +32,21 @@ def written(args: argparse.Namespace, piece: Piece) -> set[Path]:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [{}, {"codec": Path("C")}, {"codec": Path("C"), "tune_encoder_s": 2.0, "tune_decoder_s": 2.0}],
-    ids=["all", "codec kept", "codec tuned"],
+    "more",
+    [
+        [],
+        ["--codec", "C"],
+        ["--codec", "C", "--second", "--seed 1"],
+        ["--codec", "C", "--second", "--seed 1", "--tune-encoder-s", 2, "--tune-decoder-s", 2],
+    ],
+    ids=["all", "codec kept", "two talkers", "codec tuned"],
 )
-def test_no_lane_waits_for_ever(tmp_path: Path, other: dict[str, Any]) -> None:
+def test_no_lane_waits_for_ever(tmp_path: Path, more: list[object]) -> None:
     """Let the lanes run in any order, each piece once what it needs is there: both come to their end.
 
     Red when a piece needs what a later one of its own lane makes, or what the sitting does not make at all.
     """
-    args = arguments(tmp_path, **other)
+    args = arguments(tmp_path, *more)
     waiting = [list(lane) for lane in lanes(args)]
     there = {Path("C") / f"{name}.safetensors" for name in ("codes", "decoder", "encoder")} if args.codec else set()
     while ready := [lane for lane in waiting if lane and set(lane[0].needs) <= there]:
@@ -57,7 +58,7 @@ def test_no_lane_waits_for_ever(tmp_path: Path, other: dict[str, Any]) -> None:
 
 def test_with_a_codec_both_gpus_speak_and_train_one_talker_each(tmp_path: Path) -> None:
     """Red when both lanes make the same shards, or the second training writes over the first."""
-    first, second = lanes(arguments(tmp_path, codec=Path("C"), second="--seed 7 --peak 3e-3"))
+    first, second = lanes(arguments(tmp_path, "--codec", "C", "--second", "--seed 7 --peak 3e-3"))
     shares = [[str(x) for p in lane if p.module == "synthesize" for x in p.arguments()] for lane in (first, second)]
     assert ["0/2" in shares[0], "1/2" in shares[0], "0/2" in shares[1], "1/2" in shares[1]] == [
         True,
@@ -74,8 +75,55 @@ def test_with_a_codec_both_gpus_speak_and_train_one_talker_each(tmp_path: Path) 
 
 def test_a_tuned_encoder_is_the_one_that_hears(tmp_path: Path) -> None:
     """Red when references are coded by the encoder that was given: the talker would learn what it will not meet."""
-    args = arguments(tmp_path, codec=Path("C"), tune_encoder_s=2.0)
+    args = arguments(tmp_path, "--codec", "C", "--tune-encoder-s", 2)
     heard = next(piece for piece in lanes(args)[1] if piece.name == "codes-heard")
     assert args.run / "encoder.safetensors" in heard.arguments()
     start = next(piece for piece in lanes(args)[1] if piece.name == "encoder").arguments()
     assert start[start.index("--start") + 1] == Path("C") / "encoder.safetensors"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--codec", "C"], ["--codec", "C", "--second", "--seed 1"], []],
+)
+def test_shards_are_coded_once(tmp_path: Path, more: list[object]) -> None:
+    """Red when both lanes code the same kind: one of them works for nothing."""
+    coded = [
+        kind
+        for lane in lanes(arguments(tmp_path, *more))
+        for piece in lane
+        if piece.module == "encode_shards" and "--codes" in piece.arguments()
+        for kind in KINDS
+        if kind in piece.arguments()
+    ]
+    assert sorted(coded) == sorted(KINDS if not more else sitting.MANY_VOICES)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--second", "--seed 1"],
+        ["--tune-decoder-s", 0],
+        ["--tune-encoder-s", 60],
+        ["--codec", "C", "--named-hours", 100],
+        ["--codec", "C", "--decoder-s", 330],
+        ["--codec", "C", "--encoder-s", 80],
+    ],
+)
+def test_an_option_that_would_do_nothing_ends_the_run(
+    tmp_path: Path, more: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its default, written out, too. Red when an option is in the wrong list, or is compared with its default."""
+    with pytest.raises(SystemExit):
+        arguments(tmp_path, *more)
+    said = capsys.readouterr().err.splitlines()[-1]
+    option = more[2] if "--codec" in more else more[0]
+    assert said.endswith(f"{option}: {'nothing to do with' if '--codec' in more else 'needs'} --codec")
+
+
+def test_options_that_are_left_out_get_their_defaults(tmp_path: Path) -> None:
+    """Red when a plan meets None in place of a number."""
+    args = arguments(tmp_path)
+    assert (args.named_hours, args.decoder_s, args.encoder_s, args.minutes) == (100, 330, 80, 23)
+    args = arguments(tmp_path, "--codec", "C")
+    assert (args.tune_decoder_s, args.tune_encoder_s, args.second) == (0, 0, None)

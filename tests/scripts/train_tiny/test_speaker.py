@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from scripts.train_tiny import train_speaker
-from scripts.train_tiny.corpus import HOP, SLOTS, Shard
+from scripts.train_tiny.config import HOP
+from scripts.train_tiny.corpus import SLOTS, Shard
 from scripts.train_tiny.loop import Budget
 from scripts.train_tiny.train_speaker import RATE_HZ, SpeakerTraining, collect, stretch, style_targets
-from scripts.train_tiny.voices import Voices
+from scripts.train_tiny.voices import TRAIN, UNSEEN, Voices
 from ttsbench.models.qwen3_tts.mel import log_mel
 from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder, SpeakerEncoderConfig
 
@@ -103,7 +104,7 @@ def test_places_are_those_in_the_span_of_the_teachers_own_voices(tmp_path):
     """
     (tmp_path / "part1").mkdir()
     styles = np.random.default_rng(0).normal(size=(28, 5, 256)).astype(np.float16)
-    names = np.array([f"v{number}" for number in range(28)])
+    names = np.array([*TRAIN, *UNSEEN])
     np.savez(tmp_path / "part1" / "voices.npz", names=names, styles=styles)
     voices = Voices(tmp_path, "cpu", 24)
     targets = style_targets(voices)

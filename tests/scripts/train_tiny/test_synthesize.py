@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scripts.train_tiny.corpus import HELD_OUT, Text
-from scripts.train_tiny.synthesize import NAMED, OWN_SHARE, REFERENCE_TOKENS, planned
-from scripts.train_tiny.voices import OWN, is_held
+from scripts.train_tiny.synthesize import OWN_SHARE, REFERENCE_TOKENS, planned
+from scripts.train_tiny.voices import NAMED_ROWS, OWN, is_held
 
 SENTENCES, VOICES = 3000, 120
 
@@ -53,5 +53,5 @@ def test_references_are_of_all_voices_and_of_trained_sentences(text: Text) -> No
 def test_named_voices_take_turns_and_shift_with_each_pass(text: Text) -> None:
     """Red when a sentence has the same voice in every pass."""
     said = planned("named", text, VOICES, 9.0, seed=1)
-    assert said.voice[:8].tolist() == [*NAMED, *NAMED]
-    assert said.voice[SENTENCES] == NAMED[1]
+    assert said.voice[:8].tolist() == [*NAMED_ROWS, *NAMED_ROWS]
+    assert said.voice[SENTENCES] == NAMED_ROWS[1]
