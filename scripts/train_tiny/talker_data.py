@@ -145,6 +145,10 @@ def load_coded(text: Path, scratch: Path, kinds: tuple[str, ...], device: str, h
     paths = [path for kind in kinds for path in shards(scratch, kind)]
     if not paths:
         raise SystemExit("no shards found: run scripts.train_tiny.synthesize first")
+    needed = [beside(path) for path in paths for beside in ((codes_path, heard_path) if heard else (codes_path,))]
+    if lacking := [path.name for path in needed if not path.exists()]:
+        first, more = lacking[0], len(lacking) - 1
+        raise SystemExit(f"{scratch}: no {first} (and {more} more): run scripts.train_tiny.encode_shards first")
     read = read_text(text)
     files = [_without_audio(path) for path in paths]
     labels, sentence, voice, frames = (torch.cat([file[name] for file in files]) for name in COLUMNS)

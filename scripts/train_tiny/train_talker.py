@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", help="of the files that are written; left out: talker-<kind>")
     parser.add_argument("--speaker", type=Path, help="weights of the trained speaker encoder; tiny-base alone needs it")
-    parser.add_argument("--steps", type=int, default=60_000)
+    parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=900)
     parser.add_argument("--peak", type=float, default=2e-3, help="highest learning rate")
     parser.add_argument("--dropout", type=float, default=DROPOUT)

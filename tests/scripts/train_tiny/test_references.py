@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from scripts.train_tiny.corpus import HELD_OUT
 from scripts.train_tiny.layouts import Ids, Speech
 from scripts.train_tiny.pace import FIRST_SOUND, LEAD, TAIL
 from scripts.train_tiny.references import SHORTEST, Cloning
-from scripts.train_tiny.talker_data import Coded
+from scripts.train_tiny.talker_data import Coded, load_coded
 
 IDS = Ids((0, 1, 2), 3, 4, 5)
 VOICES = [0, 1, 24, 25]
@@ -129,3 +131,10 @@ def test_a_context_whose_text_comes_too_late_is_left_out(cloning: Cloning) -> No
 
     assert spare(~choice.non_streaming).min() == 0
     assert spare(choice.non_streaming).min() == -1
+
+
+def test_shards_without_codes_name_the_command(tmp_path: Path) -> None:
+    """Before anything is read. Red when the check is left out: then a bare file error comes, or after minutes."""
+    (tmp_path / "many-00000.safetensors").touch()
+    with pytest.raises(SystemExit, match=r"no many-00000\.codes\.safetensors .*encode_shards"):
+        load_coded(tmp_path, tmp_path, ("many",), "cpu", heard=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from scripts.train_tiny.fast_layers import FastStack
@@ -25,6 +26,7 @@ from scripts.train_tiny.talker_model import (
     moved,
     one_hot,
 )
+from scripts.train_tiny.train_talker import write
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.transformer import DenseCache
 
@@ -85,6 +87,18 @@ def test_first_code_logits_are_rows_of_the_head(toy: Checkpoint, model: TalkerMo
     torch.testing.assert_close(ours[:, :size], open_to_sampling[:, :size])
     torch.testing.assert_close(ours[:, size], open_to_sampling[:, -1])
     torch.testing.assert_close(ours[:, -1], open_to_sampling[:, size:-1].sum(1))
+
+
+def test_written_weights_never_draw_an_idle_code(toy: Checkpoint, model: TalkerModel, tmp_path: Path) -> None:
+    """All idle rows of the file are the trained one. Red when `write` does not spread it: samplers would then draw ids
+    that no codebook has."""
+    write(model, tmp_path / "talker.safetensors")
+    head = load_file(tmp_path / "talker.safetensors")["codec_head.weight"]
+    size, eos = toy.config.codebook_size, toy.config.control.eos
+    idle = torch.arange(len(head)) >= size
+    idle[eos] = False
+    assert (head[idle] == head[size]).all()
+    assert not torch.equal(head[eos], head[size])
 
 
 def test_one_hot_of_no_id_is_nothing() -> None:
