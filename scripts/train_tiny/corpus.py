@@ -84,6 +84,8 @@ class Shard:
     """int16 [F, 1920]"""
     labels: Tensor
     """Teacher symbol heard in every 20 ms, uint8 [F, 4]; 0 is silence."""
+    said: Tensor
+    """Index in its sentence of the token spoken in each frame, uint8 [F], or `pace.NO_TOKEN`."""
     sentence: Tensor
     """int32 [U]"""
     voice: Tensor
@@ -124,6 +126,11 @@ def codes_path(shard: Path) -> Path:
 def heard_path(shard: Path) -> Path:
     """The codes beside a shard, as the trained encoder hears them: what a talker is given of a reference."""
     return shard.with_name(f"{shard.stem}.heard.safetensors")
+
+
+def echo_path(shard: Path) -> Path:
+    """The sound beside a shard that the codec's decoder makes of its codes."""
+    return shard.with_name(f"{shard.stem}.echo.safetensors")
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.config import CONTROL_IDS, ENGLISH
-from scripts.train_tiny.pace import LEAD
+from scripts.train_tiny.pace import NO_TOKEN
 
 NONE = -1
 """Nothing stands here, or nothing is predicted here."""
@@ -50,12 +50,13 @@ class Ids:
 @dataclass(frozen=True)
 class Speech:
     """Utterances on the device: `tokens` [sum T] with offsets [U + 1], `frames_at` [U + 1] into the rows of the codes,
-    `spoken` [U] tokens that are paced one a frame. A frame's codes as a reference stand `heard` rows further on."""
+    `said` uint8 [sum F] the token of its utterance that each frame speaks or NO_TOKEN. A frame's codes as a reference
+    stand `heard` rows further on."""
 
     tokens: Tensor
     tokens_at: Tensor
     frames_at: Tensor
-    spoken: Tensor
+    said: Tensor
     heard: int = 0
 
     @property
@@ -71,14 +72,13 @@ class Speech:
 class Choice:
     """What to arrange, all [B]: the target utterance; the reference in the context (NONE without one), of which the
     first `skipped` frames are left out and then `frames` frames and the first `tokens` tokens are there (all 0 without
-    one), and whether it is `paced` as targets are; a control id or SPEAKER for the speaker row, and the two flags."""
+    one); a control id or SPEAKER for the speaker row, and the two flags."""
 
     target: Tensor
     reference: Tensor
     skipped: Tensor
     frames: Tensor
     tokens: Tensor
-    paced: Tensor
     speaker: Tensor
     english: Tensor
     non_streaming: Tensor
@@ -144,12 +144,10 @@ def arrange(speech: Speech, choice: Choice, steps: int, ids: Ids) -> Rows:
     goal = torch.where(reading, past, torch.where((goal_frame >= 0) & (goal_frame < frames) & (c >= 0), own, none))
     goal = torch.where((goal_frame == frames) & (c >= 0), EOS_TARGET, goal)
 
-    # in a reference that breaks off, `tokens` ends before the last one that its utterance speaks
-    token = torch.where(reading, c + choice.skipped[:, None], goal_frame) - LEAD
-    spoken = speech.spoken[torch.where(reading, choice.reference[:, None].clamp(min=0), choice.target[:, None])]
-    spoken = torch.where(reading, torch.where(choice.paced[:, None], spoken.minimum(past_tokens), 0), spoken)
-    focus = header + token + torch.where(reading, 0, past_tokens)
-    seen = (goal >= 0) & (token >= 0) & (token < spoken) & (focus <= position)
+    said = speech.said[goal.clamp(min=0)].long()
+    focus = header + said + torch.where(reading, 0, past_tokens)
+    there = torch.where(reading, past_tokens, tokens)  # of a reference that breaks off, the last tokens are not
+    seen = (goal >= 0) & (said != NO_TOKEN) & (said < there) & (focus <= position)
     return Rows(text, control, frame, goal, torch.where(seen, focus, none), history.long())
 
 

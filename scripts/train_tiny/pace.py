@@ -52,6 +52,8 @@ STRESS = (156, 157)
 """Stress marks: they sound like the vowel that follows."""
 FIRST_SOUND = 24
 """Symbol ids below are silence, punctuation and modifiers."""
+NO_TOKEN = 255
+"""In place of a token's index, where none is spoken."""
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,23 @@ def paced(natural: Tensor, symbols: Tensor, words: Tensor) -> Pace:
     live, last = place < spoken[:, None], place == spoken[:, None] - 1
     length = natural[:, 1:-1].double().clamp(1.0, LONGEST) * live
     length = torch.where(last, length.clamp(max=LAST), length)
-    word = word_of_symbol(symbols)
-    tokens = words.sum(1)
-    agrees = (word * live).amax(1) + 1 == (words > 0).sum(1)
-    word = (word * agrees[:, None]).clamp(max=words.shape[1] - 1)
-    whole_sentence = F.pad(tokens[:, None], (0, words.shape[1] - 1))
-    target = torch.where(agrees[:, None], words, whole_sentence).double() * RATIO
+    word, words, agrees = _matched(symbols, live, words)
+    target = words.double() * RATIO
     natural_word = torch.zeros_like(target).scatter_add_(1, word, length)
     stretch = torch.where(target > 0, target / natural_word.clamp(min=1e-6), 1.0)
     planned = length * stretch.gather(1, word)
-    return Pace(_whole(planned, spoken, tokens), agrees, stretch, target.sum(1) / length.sum(1))
+    return Pace(_whole(planned, spoken, words.sum(1)), agrees, stretch, target.sum(1) / length.sum(1))
+
+
+def _matched(symbols: Tensor, live: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Word of each symbol [B, P], tokens of each word [B, W], and bool [B]: whether `live` symbols and tokens have the
+    same words; where they have not, the sentence counts as one.
+    """
+    word = word_of_symbol(symbols)
+    agrees = (word * live).amax(1) + 1 == (words > 0).sum(1)
+    whole_sentence = F.pad(words.sum(1, keepdim=True), (0, words.shape[1] - 1))
+    word = (word * agrees[:, None]).clamp(max=words.shape[1] - 1)
+    return word, torch.where(agrees[:, None], words, whole_sentence), agrees
 
 
 def _whole(planned: Tensor, spoken: Tensor, tokens: Tensor) -> Tensor:
@@ -159,6 +168,55 @@ def natural(natural: Tensor, symbols: Tensor, speed: Tensor, before: Tensor, aft
     durations = torch.where(last, length.clamp(max=LAST + RUN_OUT), length).round().long()
     left = RUN_UP + teacher_frames(frames) + RUN_OUT - durations.sum(1)
     return durations.scatter_add_(1, (spoken + 1)[:, None], left[:, None]), frames
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Which token each symbol stands in, as its word goes through its tokens evenly; all float32 [B, S]."""
+
+    first: Tensor
+    """Token at which the word begins."""
+    count: Tensor
+    """Tokens of the word; none for a symbol that belongs to no word."""
+    start: Tensor
+    """Teacher frame at which the word begins."""
+    rate: Tensor
+    """Tokens a teacher frame."""
+
+    def flat(self) -> Tensor:
+        """[B * S, 4]"""
+        return torch.stack([self.first, self.count, self.start, self.rate], 2).float().flatten(0, 1)
+
+
+def paced_progress(symbols: Tensor, words: Tensor) -> Progress:
+    """Of a paced sentence, where every codec frame after the first LEAD is a token's. Arguments as in `paced`."""
+    live = F.pad(torch.arange(symbols.shape[1], device=symbols.device) < spoken_symbols(symbols)[:, None], (1, 1))
+    one = torch.ones_like(live, dtype=torch.float32)
+    return Progress(0 * one, live * words.sum(1, keepdim=True), (RATIO * LEAD + AHEAD) * one, one / RATIO)
+
+
+def natural_progress(durations: Tensor, symbols: Tensor, words: Tensor) -> Progress:
+    """Of speech at its own pace with whole `durations` [B, S]. In a pause after a word no token is spoken."""
+    live = torch.arange(symbols.shape[1], device=symbols.device) < spoken_symbols(symbols)[:, None]
+    word, words, _ = _matched(symbols, live, words)
+    starts = (durations.cumsum(1) - durations)[:, 1:-1]
+    start = torch.full_like(words, torch.iinfo(torch.int64).max).scatter_reduce(1, word, starts, "amin")
+    lasts = torch.zeros_like(words).scatter_add_(1, word, durations[:, 1:-1].clamp(max=int(LONGEST)) * live)
+    rate = words / lasts.clamp(min=1)
+    of_symbol = (column.gather(1, word) for column in (words.cumsum(1) - words, words, start, rate))
+    first, count, start, rate = (F.pad(column * live, (1, 1)) for column in of_symbol)
+    return Progress(first, count, start, rate)
+
+
+def tokens_said(progress: Tensor, since: int) -> Tensor:
+    """Token spoken in the middle of every codec frame, uint8 [B, F], or NO_TOKEN.
+
+    progress: [B, F, 4] of the symbol heard there, as `Progress.flat` has it. since: teacher frames cut from the head.
+    """
+    first, count, start, rate = progress.unbind(2)
+    middle = since + (torch.arange(progress.shape[1], device=progress.device) + 0.5) * RATIO + AHEAD
+    place = ((middle - start) * rate).floor()
+    return torch.where((place >= 0) & (place < count), first + place, NO_TOKEN).to(torch.uint8)
 
 
 def sounding(symbols: Tensor) -> Tensor:

@@ -79,7 +79,6 @@ class Cloning:
             skipped=torch.where(context, skipped, 0),
             frames=torch.where(context, frames, 0),
             tokens=torch.where(context, tokens, 0),
-            paced=context & self.coded.paced[reference],
             speaker=torch.full_like(target, SPEAKER),
             english=self._some(ENGLISH, target),
             non_streaming=wide,
@@ -103,7 +102,7 @@ class Cloning:
         )
         frames, tokens = speech.frame_counts[reference] - head - tail, speech.token_counts[reference]
         start = speech.tokens_at[reference]
-        until = (torch.rand(len(reference), device=start.device) * speech.spoken[reference]).long()
+        until = (torch.rand(len(reference), device=start.device) * coded.spoken[reference]).long()
         broken = coded.word_at[start + until] - start
         off = self._some(BROKEN_OFF, reference) & coded.paced[reference] & (broken >= SHORTEST)
         return head, torch.where(off, LEAD + broken - head, frames), torch.where(off, broken, tokens)

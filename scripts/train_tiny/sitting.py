@@ -29,6 +29,8 @@ from scripts.train_tiny.synthesize import VOICES
 
 MANY_VOICES = ["many", "reference"]
 """Kinds of shards that cloning learns from."""
+ECHOED = ["reference"]
+"""Kinds that the speaker encoder also hears through a given codec."""
 TUNING_RATES = {"decoder": 3e-4, "encoder": 1e-3}
 """Highest learning rates of a codec that is trained already."""
 OF_A_NEW_CODEC = {"named_hours": 100.0, "decoder_s": 330.0, "encoder_s": 80.0}
@@ -91,10 +93,16 @@ class Pieces:
         more = ["--kinds", *MANY_VOICES, "--start", start, "--peak", TUNING_RATES[name], *extra]
         return [self.coder(name, seconds, *more)] if seconds > 0 else []
 
-    def speaker(self, needs: tuple[Path, ...] = ()) -> Piece:
+    def echoes(self) -> Piece:
+        """References again, as the decoder of the given codec speaks their codes."""
+        decoder = self.codec / "decoder.safetensors"
+        found = ["--scratch", self._args.scratch, "--kinds", *ECHOED, "--decoder", decoder]
+        return Piece("echoes", "echo_shards", lambda: found, (decoder,))
+
+    def speaker(self, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
         args = self._args
         found: list[object] = ["--teacher", args.teacher, "--scratch", args.scratch, "--out", args.run]
-        found += ["--kinds", *MANY_VOICES, "--seconds", args.speaker_s * args.part]
+        found += ["--kinds", *MANY_VOICES, "--seconds", args.speaker_s * args.part, *extra]
         return Piece("speaker", "train_speaker", lambda: found, needs)
 
     def talker(self, name: str, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
@@ -138,14 +146,19 @@ def plan(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Pi
 
 
 def plan_with_codec(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Piece]]:
-    """Both lanes make speech; then the speaker encoder and `tiny-base`; codes, the codec, and a second one if asked."""
+    """Both lanes make speech; then the speaker encoder and `tiny-base`; codes, the codec, and a second one if asked.
+
+    The speaker encoder waits for the decoder's sound of the references: the voices it will judge are spoken by it.
+    """
     spoken = tuple(pieces.done(f"speech-{kind}-{lane}") for kind in MANY_VOICES for lane in (0, 1))
     coded = (pieces.done("codes-heard"),)
+    speaker = pieces.speaker("--echoes", *ECHOED, needs=(*spoken, pieces.done("echoes")))
     speech = [[pieces.speech(k, 400, f"{lane}/2") for k in MANY_VOICES] for lane in (0, 1)]
-    first_lane = [*speech[0], pieces.speaker(spoken), pieces.cloning_talker("talker-tiny-base", needs=coded)]
+    first_lane = [*speech[0], speaker, pieces.cloning_talker("talker-tiny-base", needs=coded)]
     second_lane = [
         *speech[1],
         pieces.codes("codes-many", MANY_VOICES, spoken),
+        pieces.echoes(),
         *pieces.tuned("encoder", args.tune_encoder_s),
         pieces.heard(),
         *pieces.tuned("decoder", args.tune_decoder_s, "--judged-from", 0.15),

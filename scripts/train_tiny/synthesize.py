@@ -44,6 +44,8 @@ REFERENCE_DB = (-5.0, 8.0)
 LOUDEST = 6.0
 """No utterance is amplified more: what is that quiet has failed, and failure shall not be loud."""
 
+FRAMES = ("audio", "labels", "said")
+"""Tensors of a shard that have a row for every codec frame."""
 READ_ROWS = 384
 """Rows of a text batch."""
 SPEAK_FRAMES = {"cuda": 8000, "cpu": 600}
@@ -122,6 +124,8 @@ class Script:
     sounds: Tensor
     durations: Tensor
     labels: Tensor
+    progress: Tensor
+    """As `pace.Progress.flat`."""
     style: Tensor
     """[U, 256]; utterances in the order of `sentence`."""
     pitch: Tensor
@@ -152,8 +156,7 @@ class Studio:
         spoken = [self._speak(script, group) for group in groups]
         order = np.concatenate(groups)
         return {
-            "audio": torch.cat([audio for audio, _ in spoken]),
-            "labels": torch.cat([labels for _, labels in spoken]),
+            **{name: torch.cat(parts) for name, parts in zip(FRAMES, zip(*spoken, strict=True), strict=True)},
             **{name: torch.from_numpy(getattr(script, name)[order].astype(np.int32))
                for name in ("sentence", "voice", "frames")},
         }  # fmt: skip
@@ -169,7 +172,7 @@ class Studio:
         ]
         parts = [self._read_batch(kind, batch, random) for batch in batches]
         columns = [torch.cat(column) for column in zip(*parts, strict=True)]
-        prosody, sounds, durations, labels, style, pitch, frames, good = columns
+        prosody, sounds, durations, labels, progress, style, pitch, frames, good = columns
         sentence = np.concatenate([batch.sentence for batch in batches])
         starts = np.concatenate([[0], np.cumsum(self.text.phoneme_counts[sentence].astype(np.int64) + 2)])
         # The one wait for the device in a shard: how many frames there are decides the vocoder's batches.
@@ -179,24 +182,27 @@ class Studio:
         if kind == "reference":
             louder, cut = random.uniform(*REFERENCE_DB, len(voice)), (pace.RUN_UP, pace.RUN_OUT)
         gain = (10 ** (louder / 20)).astype(np.float32)
-        return Script(prosody, sounds, durations, labels, style, pitch, sentence, voice, lengths, starts, gain, cut)
+        flat = prosody, sounds, durations, labels, progress
+        return Script(*flat, style, pitch, sentence, voice, lengths, starts, gain, cut)
 
     def _read_batch(self, kind: str, batch: Utterances, random: np.random.Generator) -> tuple[Tensor, ...]:
         symbols = self._put(np.stack([self.text.symbols(index) for index in batch.sentence]).astype(np.int64))
         rows = self._put(batch.voice)
         style = self.voices.style(rows, symbols.shape[1])
-        read = self.kokoro.read(symbols, style)
+        read, words = self.kokoro.read(symbols, style), self._words(batch)
         if kind == "reference":
             speed = self._put(random.uniform(*SPEEDS, len(batch)).astype(np.float32))
             before, after = (self._put(random.integers(*SILENCE, len(batch))) for _ in range(2))
             durations, frames = pace.natural(read.durations, symbols, speed, before, after)
             good = torch.ones_like(frames, dtype=torch.bool)
+            progress = pace.natural_progress(durations, symbols, words)
         else:
-            plan = pace.paced(read.durations, symbols, self._words(batch))
+            plan = pace.paced(read.durations, symbols, words)
             durations, frames, good = plan.durations, self._put(batch.frames), plan.within(self.limits)
+            progress = pace.paced_progress(symbols, words)
         labels = pace.sounding(torch.nn.functional.pad(symbols, (1, 1)))
         flat = (part.flatten(0, 1) for part in (read.prosody, read.sounds, durations, labels.to(torch.uint8)))
-        return (*flat, style, self.voices.pitch(rows), frames, good)
+        return (*flat, progress.flat(), style, self.voices.pitch(rows), frames, good)
 
     def _words(self, batch: Utterances) -> Tensor:
         """Tokens of every word, int64 [B, T]."""
@@ -206,8 +212,8 @@ class Studio:
             row[:count] = self.text.starts_word[self.text.token_ids(sentence)[:count]]
         return pace.word_tokens(self._put(starts), self._put(spoken))
 
-    def _speak(self, script: Script, group: np.ndarray) -> tuple[Tensor, Tensor]:
-        """One batch of equal frame count: int16 [B * F, 1920] and uint8 [B * F, 4]."""
+    def _speak(self, script: Script, group: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """One batch of equal frame count: int16 [B * F, 1920], uint8 [B * F, 4] and uint8 [B * F]."""
         frames, rows = int(script.frames[group[0]]), len(group)
         symbols = self._put(np.concatenate([np.arange(*script.starts[index : index + 2]) for index in group]))
         head, kept = script.cut[0], pace.teacher_frames(frames)
@@ -221,7 +227,8 @@ class Studio:
         wave = wave / wave.abs().amax(1, keepdim=True).clamp(min=1)  # rather less loud than clipped
         audio = (wave[:, : frames * HOP] * 32767).round().to(torch.int16)
         labels = script.labels[pace.heard(owner, frames * SLOTS, HOP // SLOTS)]
-        return audio.view(-1, HOP), labels.view(-1, SLOTS)
+        said = pace.tokens_said(script.progress[pace.heard(owner, frames, HOP)], head)
+        return audio.view(-1, HOP), labels.view(-1, SLOTS), said.flatten()
 
     def _put(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values).to(self.device, non_blocking=True)

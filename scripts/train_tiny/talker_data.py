@@ -24,7 +24,7 @@ from scripts.train_tiny.pace import FIRST_SOUND
 from scripts.train_tiny.voices import NAMED_ROWS
 from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
 
-COLUMNS = ("labels", "sentence", "voice", "frames")
+COLUMNS = ("labels", "said", "sentence", "voice", "frames")
 
 
 def text_ids(folder: Path) -> Ids:
@@ -42,7 +42,7 @@ def text_ids(folder: Path) -> Ids:
 class Coded:
     """Utterances: `codes` [rows, Q] uint8 as constructed and, `speech.heard` rows further on, as heard; phoneme
     `labels` [sum F, 4] uint8; `sentence` and `voice` [U]; the token at which each token's word starts, `word_at`
-    [sum T]; `paced` [U]: whether its words stand on their tokens."""
+    [sum T]; `spoken` [U] tokens before the closing mark; `paced` [U]: whether its words stand on their tokens."""
 
     speech: Speech
     codes: Tensor
@@ -50,6 +50,7 @@ class Coded:
     sentence: Tensor
     voice: Tensor
     word_at: Tensor
+    spoken: Tensor
     paced: Tensor
 
     def quiet(self) -> tuple[Tensor, Tensor]:
@@ -119,7 +120,7 @@ class Named:
         variants = [
             Choice(
                 target=utterances, reference=nothing + NONE,
-                skipped=nothing, frames=nothing, tokens=nothing, paced=nothing.bool(),
+                skipped=nothing, frames=nothing, tokens=nothing,
                 speaker=control[coded.voice], english=(nothing + english).bool(), non_streaming=(nothing + wide).bool(),
             )
             for english in (0, 1)
@@ -151,7 +152,7 @@ def load_coded(text: Path, scratch: Path, kinds: tuple[str, ...], device: str, h
         raise SystemExit(f"{scratch}: no {first} (and {more} more): run scripts.train_tiny.encode_shards first")
     read = read_text(text)
     files = [_without_audio(path) for path in paths]
-    labels, sentence, voice, frames = (torch.cat([file[name] for file in files]) for name in COLUMNS)
+    labels, said, sentence, voice, frames = (torch.cat([file[name] for file in files]) for name in COLUMNS)
     codes = [load_file(codes_path(path))["codes"] for path in paths]
     codes += [load_file(heard_path(path))["codes"] for path in paths] if heard else []
     paced = torch.cat([
@@ -170,9 +171,9 @@ def load_coded(text: Path, scratch: Path, kinds: tuple[str, ...], device: str, h
     spoken = torch.from_numpy(read.spoken_counts.astype(np.int64))[sentence]
     speech = Speech(
         tokens=tokens.to(device), tokens_at=tokens_at.to(device), frames_at=frames_at.to(device),
-        spoken=spoken.to(device), heard=len(labels) if heard else 0,
+        said=said.to(device), heard=len(labels) if heard else 0,
     )  # fmt: skip
-    columns = (torch.cat(codes), labels, sentence, voice, word_at, paced)
+    columns = (torch.cat(codes), labels, sentence, voice, word_at, spoken, paced)
     return Coded(speech, *(column.to(device) for column in columns))
 
 

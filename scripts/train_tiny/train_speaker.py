@@ -3,7 +3,8 @@
     python -m scripts.train_tiny.train_speaker --teacher TEACHER --scratch SHARDS --out RUN --seconds 50
 
 Each step draws voices and two utterances of each, cuts a stretch of 1.5 to 4 s out of both, changes its level and adds
-a little noise. Three losses:
+a little noise. `--echoes` names kinds whose utterances are heard once more as `echo_shards` wrote them: spoken by the
+codec, in the same voices. Three losses:
 
     contrast   a stretch must be nearer (cosine) to the other of its voice than to those of the other voices
     style      a linear head reads off the vector where the voice lies in the span of the teacher's own voices. This
@@ -11,7 +12,8 @@ a little noise. Three losses:
     size       vectors keep one length, since they are used as they come out, without normalisation
 
 Writes `RUN/speaker.safetensors`, the module's state dict under its published names, scaled so that the mean vector
-length is that of `--rms` an element, and `RUN/speaker.jsonl`, whose figures are of voices left out of training.
+length is that of `--rms` an element, and `RUN/speaker.jsonl`, whose figures are of voices left out of training: as
+spoken, and with `echo_` as echoed.
 
 Shapes: U utterances, V voices, B stretches, S samples, T mel frames, M mel bins, D vector width.
 """
@@ -20,16 +22,18 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from scripts.train_tiny import config
-from scripts.train_tiny.corpus import Shard, load_shard, save_tensors, shards
+from scripts.train_tiny.corpus import Shard, echo_path, load_shard, save_tensors, shards
 from scripts.train_tiny.loop import Budget, Training, adamw, cosine, graphed
 from scripts.train_tiny.voices import OWN, Voices, is_held
 from ttsbench.models.qwen3_tts.mel import HOP, LOG_FLOOR, MAGNITUDE_FLOOR, N_FFT, PAD, filterbank
@@ -70,16 +74,29 @@ class Bank:
     first: Tensor
     count: Tensor
     held_out: Tensor
-    """Utterances of the held-out voices."""
+    """Utterances of the held-out voices, as spoken."""
+    held_out_echoes: Tensor
+    """Those of them that were echoed, apart: an utterance and its echo would find each other."""
 
 
-def collect(parts: Iterable[Shard]) -> Bank:
-    """All shards as one bank. Raises ValueError when no voice can be trained on."""
-    audio, frames, voice = [], [], []
-    for part in parts:
-        audio.append(part.audio)
-        frames.append(part.frames.long())
-        voice.append(part.voice.long())
+def echoed(paths: Iterable[Path], device: torch.device) -> Iterator[Shard]:
+    """The shards `paths` in the sound of the codec's decoder. Raises ValueError when that is of other utterances."""
+    for path in paths:
+        shard, echo = load_shard(path, device), load_file(echo_path(path), device=str(device))["audio"]
+        if echo.shape != shard.audio.shape:
+            raise ValueError(f"{echo_path(path)}: audio {list(echo.shape)}, the shard has {list(shard.audio.shape)}")
+        yield replace(shard, audio=echo)
+
+
+def collect(parts: Iterable[Shard], echoes: Iterable[Shard] = ()) -> Bank:
+    """All shards as one bank, `echoes` last. Raises ValueError when no voice can be trained on."""
+    audio, frames, voice, is_echo = [], [], [], []
+    for again, some in ((False, parts), (True, echoes)):
+        for part in some:
+            audio.append(part.audio)
+            frames.append(part.frames.long())
+            voice.append(part.voice.long())
+            is_echo.append(torch.full_like(part.voice, again, dtype=torch.bool))
     hop = audio[0].shape[1]
     length = torch.cat(frames) * hop
     rows, numbered = torch.unique(torch.cat(voice), return_inverse=True)
@@ -88,10 +105,11 @@ def collect(parts: Iterable[Shard]) -> Bank:
     voices = (~held & (count > 1)).nonzero()[:, 0]
     if not len(voices):
         raise ValueError("no voice to train on has two utterances")
+    out, echo = held[numbered], torch.cat(is_echo)
     return Bank(
         audio=torch.cat(audio).flatten(), start=length.cumsum(0) - length, length=length, voice=numbered, rows=rows,
         voices=voices, ordered=numbered.argsort(stable=True), first=count.cumsum(0) - count, count=count,
-        held_out=held[numbered].nonzero()[:, 0],
+        held_out=(out & ~echo).nonzero()[:, 0], held_out_echoes=(out & echo).nonzero()[:, 0],
     )  # fmt: skip
 
 
@@ -262,17 +280,17 @@ def vectors_of(encoder: SpeakerEncoder, bank: Bank, utterances: Tensor, batch: i
     return torch.cat(vectors)
 
 
-def held_out_figures(encoder: SpeakerEncoder, bank: Bank) -> dict[str, float]:
-    """How well utterances of voices that were never trained on find their own voice among those.
+def held_out_figures(encoder: SpeakerEncoder, bank: Bank, utterances: Tensor) -> dict[str, float]:
+    """How well `utterances` of voices that were never trained on find their own voice among those.
 
     Each is compared with the mean of the others of its voice and with the means of the other voices: `nearest_pct` are
     right; mean cosine to the own mean and to the nearest other one; spread of the vectors' lengths. Empty without two
     such voices.
     """
-    voices, voice = torch.unique(bank.voice[bank.held_out], return_inverse=True)
+    voices, voice = torch.unique(bank.voice[utterances], return_inverse=True)
     if len(voices) < 2:
         return {}
-    vectors = vectors_of(encoder, bank, bank.held_out)
+    vectors = vectors_of(encoder, bank, utterances)
     directions = F.normalize(vectors, dim=1)
     sums = torch.zeros(len(voices), vectors.shape[1], device=voice.device).index_add_(0, voice, directions)
     cosine_to = directions @ F.normalize(sums, dim=1).T
@@ -299,8 +317,20 @@ def train(run: SpeakerTraining, out: Path, budget: Budget) -> None:
         if training.due():
             training.log(**{name: float(value) for name, value in run.loss.items()})
     run.rescale()
-    training.log(**held_out_figures(run.encoder, run.bank))
+    echoes = held_out_figures(run.encoder, run.bank, run.bank.held_out_echoes)
+    spoken = held_out_figures(run.encoder, run.bank, run.bank.held_out)
+    training.log(**spoken, **{f"echo_{name}": value for name, value in echoes.items()})
     save_tensors(out / "speaker.safetensors", run.encoder.state_dict())
+
+
+def to_echo(paths: dict[str, list[Path]], kinds: list[str]) -> list[Path]:
+    """Shards of these `kinds` among `paths` by kind. Raises SystemExit when one has no echo."""
+    if unheard := [kind for kind in kinds if kind not in paths]:
+        raise SystemExit(f"--echoes {' '.join(unheard)}: not among --kinds {' '.join(paths)}")
+    found = [path for kind in kinds for path in paths[kind]]
+    if missing := [echo_path(path).name for path in found if not echo_path(path).exists()]:
+        raise SystemExit(f"--echoes {' '.join(kinds)}: no {', '.join(missing)}; echo_shards makes them")
+    return found
 
 
 def main() -> None:
@@ -310,6 +340,7 @@ def main() -> None:
     )
     parser.add_argument("--scratch", type=Path, required=True, help="folder of the shards")
     parser.add_argument("--kinds", nargs="+", default=["many", "reference"])
+    parser.add_argument("--echoes", nargs="+", default=[], help="those of the kinds to hear through the codec as well")
     parser.add_argument("--shards", type=int, help="at most so many of each kind")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=20_000)
@@ -321,8 +352,9 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(options.seed)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    paths = [path for kind in options.kinds for path in shards(options.scratch, kind)[: options.shards]]
-    bank = collect(load_shard(path, device) for path in paths)
+    paths = {kind: shards(options.scratch, kind)[: options.shards] for kind in options.kinds}
+    again = to_echo(paths, options.echoes)
+    bank = collect((load_shard(path, device) for path in chain(*paths.values())), echoed(again, device))
     encoder = config.speaker_encoder()
     targets = style_targets(Voices(options.teacher, "cpu", int(bank.rows.max()) + 1))
     run = SpeakerTraining(encoder, bank, targets, options.voices, options.rms)

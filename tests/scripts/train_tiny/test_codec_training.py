@@ -17,6 +17,7 @@ from scripts.train_tiny.corpus import HELD_OUT, load_shard, save_tensors, shard_
 from scripts.train_tiny.discriminators import Discriminators, discriminator_loss, generator_losses
 from scripts.train_tiny.encoder import encode_utterances, load_encoder
 from scripts.train_tiny.features import FEATURES
+from scripts.train_tiny.pace import NO_TOKEN
 from scripts.train_tiny.speech import Speech
 from scripts.train_tiny.voices import HELD_EVERY, OWN
 from ttsbench.models.qwen3_tts.codec_past import NoPast
@@ -45,6 +46,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stored = {
         "audio": (tone * 32767).to(torch.int16).view(-1, HOP),
         "labels": torch.randint(40, 60, (75, 4), dtype=torch.uint8),
+        "said": torch.full((75,), NO_TOKEN, dtype=torch.uint8),
         "sentence": torch.tensor([HELD_OUT - 1, HELD_OUT, HELD_OUT + 1], dtype=torch.int32),
         "voice": torch.zeros(3, dtype=torch.int32),
         "frames": frames,

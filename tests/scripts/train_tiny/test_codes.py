@@ -52,7 +52,8 @@ def test_an_utterance_has_silence_before_it_whatever_lies_before_it_in_the_shard
     audio = (3000 * torch.randn(7, HOP)).to(torch.int16)
     counts = torch.tensor([3, 4], dtype=torch.int32)
     empty = torch.zeros(2, dtype=torch.int32)
-    shard = Shard(audio, torch.zeros(7, 4, dtype=torch.uint8), empty, empty, counts, torch.tensor([0, 3, 7]))
+    labels, said = torch.zeros(7, 4, dtype=torch.uint8), torch.zeros(7, dtype=torch.uint8)
+    shard = Shard(audio, labels, said, empty, empty, counts, torch.tensor([0, 3, 7]))
     alone = features.frame_features(audio[3:], torch.tensor([True, False, False, False]))
     # The same sums in another batch: the matrix product may order them differently.
     assert torch.allclose(features.shard_features(shard)[3:], alone, atol=1e-5)

@@ -18,6 +18,7 @@ def tensors(frames: list[int]) -> dict[str, torch.Tensor]:
     return {
         "audio": torch.arange(total, dtype=torch.int16)[:, None].repeat(1, HOP),
         "labels": torch.zeros(total, corpus.SLOTS, dtype=torch.uint8),
+        "said": torch.zeros(total, dtype=torch.uint8),
         "sentence": counts * 10,
         "voice": counts * 0,
         "frames": counts,

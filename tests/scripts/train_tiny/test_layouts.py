@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.layouts import EOS_TARGET, NONE, SPEAKER, Choice, Ids, Rows, Speech, arrange, length
-from scripts.train_tiny.pace import LEAD
+from scripts.train_tiny.pace import NO_TOKEN
 from scripts.train_tiny.talker_model import TalkerModel
 from ttsbench.core import TextLayout
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
@@ -25,6 +25,8 @@ from ttsbench.models.qwen3_tts.prompt import Conditioning
 TOY = Path(__file__).parents[2] / "golden" / "toy-base"
 REFERENCE, TARGET = "Reference words.", "And a target, said twice."
 REFERENCE_FRAMES, FRAMES = 17, 11
+SAID = {3: 0, 4: 1, 7: 2, 8: 2, 9: 4, REFERENCE_FRAMES + 5: 0, REFERENCE_FRAMES + 6: 1, REFERENCE_FRAMES + 8: 3}
+"""Frame -> the token of its utterance that it speaks."""
 CASES = list(itertools.product((False, True), (False, True), (False, True)))
 """(English row, non-streaming, reference in the context)"""
 
@@ -59,11 +61,13 @@ def speech(toy: Checkpoint) -> Speech:
     """Utterance 0 is the reference, 1 the target."""
     tokens = [toy.tokenizer.encode(text) for text in (REFERENCE, TARGET)]
     first, second = (len(x) for x in tokens)
+    said = torch.full((REFERENCE_FRAMES + FRAMES,), NO_TOKEN, dtype=torch.uint8)
+    said[list(SAID)] = torch.tensor(list(SAID.values()), dtype=torch.uint8)
     return Speech(
         tokens=torch.tensor([*tokens[0], *tokens[1]]),
         tokens_at=torch.tensor([0, first, first + second]),
         frames_at=torch.tensor([0, REFERENCE_FRAMES, REFERENCE_FRAMES + FRAMES]),
-        spoken=torch.tensor([first - 1, second - 1]),
+        said=said,
     )
 
 
@@ -74,7 +78,6 @@ def choice(speech: Speech, english: bool, non_streaming: bool, in_context: bool)
         skipped=torch.tensor([0]),
         frames=torch.tensor([REFERENCE_FRAMES if in_context else 0]),
         tokens=speech.token_counts[:1] * in_context,
-        paced=torch.tensor([in_context]),
         speaker=torch.tensor([SPEAKER]),
         english=torch.tensor([english]),
         non_streaming=torch.tensor([non_streaming]),
@@ -130,25 +133,24 @@ def test_every_frame_and_the_end_are_predicted_once(
 def test_focus_names_the_token_that_the_frame_speaks(
     toy: Checkpoint, ids: Ids, speech: Speech, english: bool, non_streaming: bool, in_context: bool
 ) -> None:
-    """Frame LEAD + i speaks token i, of the reference as of the target, wherever its row stands."""
+    """Of the reference as of the target, wherever its row stands. Red when a reference's tokens are counted into its
+    own place, or are left out of the target's."""
     rows = arranged(speech, choice(speech, english, non_streaming, in_context), ids)
     spoken = {}
     for goal, focus in zip(rows.goal[0].tolist(), rows.focus[0].tolist(), strict=True):
         if focus != NONE:
             spoken[goal] = int(rows.text[0, focus])
-    expected: dict[int, int] = {}
-    for text, start, frames in ((REFERENCE, 0, REFERENCE_FRAMES * in_context), (TARGET, REFERENCE_FRAMES, FRAMES)):
-        tokens = toy.tokenizer.encode(text)[:-1][: max(0, frames - LEAD)]
-        expected |= {start + LEAD + i: token for i, token in enumerate(tokens)}
-    assert spoken == expected
+    tokens = {False: toy.tokenizer.encode(REFERENCE), True: toy.tokenizer.encode(TARGET)}
+    expected = {frame: tokens[frame >= REFERENCE_FRAMES][token] for frame, token in SAID.items()}
+    assert spoken == {frame: token for frame, token in expected.items() if in_context or frame >= REFERENCE_FRAMES}
 
 
-def test_a_reference_at_its_own_pace_tells_no_tokens(ids: Ids, speech: Speech) -> None:
-    """Where its frames are in the text is not known. Red when `paced` is not asked."""
-    made = choice(speech, True, False, True)
-    rows = arranged(speech, replace(made, paced=torch.tensor([False])), ids)
-    assert (rows.focus[0][rows.goal[0] < REFERENCE_FRAMES] == NONE).all()
-    assert (rows.focus[0] != NONE).any()
+def test_tokens_after_a_reference_breaks_off_are_nobodys(ids: Ids, speech: Speech) -> None:
+    """Its frames may go on for a while; the row of such a token is the target's. Red when all that is said counts."""
+    broken = replace(choice(speech, True, False, True), tokens=torch.tensor([2]))
+    rows = arranged(speech, broken, ids)
+    seen = rows.goal[0][rows.focus[0] != NONE].tolist()
+    assert seen == [frame for frame, token in SAID.items() if token < 2 or frame >= REFERENCE_FRAMES]
 
 
 def test_batches_mix_layouts(ids: Ids, speech: Speech) -> None:
@@ -181,14 +183,11 @@ def test_part_of_a_reference_is_arranged_like_a_reference_of_that_length(
         tokens=torch.cat((speech.tokens[:tokens], speech.tokens[first:])),
         tokens_at=torch.cat((torch.tensor([0]), speech.tokens_at[1:] - first + tokens)),
         frames_at=torch.tensor([0, kept, kept + FRAMES]),
-        spoken=torch.tensor([tokens, int(speech.spoken[1])]),
+        said=torch.cat((speech.said[skipped : skipped + kept], speech.said[REFERENCE_FRAMES:])),
     )
     alone = arranged(short, replace(part, skipped=torch.tensor([0])), ids)
     assert torch.equal(rows.text, alone.text)
-    reading = (rows.goal >= 0) & (rows.goal < REFERENCE_FRAMES)
-    assert torch.equal(rows.focus[~reading], alone.focus[~reading])
-    earlier, later = ((made.focus[0] != NONE) & reading[0] for made in (rows, alone))
-    assert torch.equal(earlier.nonzero() + skipped, later.nonzero())
+    assert torch.equal(rows.focus, alone.focus)
     fed = alone.frame[0]
     moved = torch.where(fed >= kept, fed + REFERENCE_FRAMES - kept, torch.where(fed >= 0, fed + skipped + heard, fed))
     assert torch.equal(rows.frame[0], moved)

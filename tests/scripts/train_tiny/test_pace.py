@@ -49,6 +49,40 @@ def test_every_word_starts_on_its_own_token(words: list[tuple[int, int, bool]], 
     assert (heard_at - on_grid).abs().max() <= 0.5 + 1e-5
 
 
+def tokens_of(durations: torch.Tensor, progress: pace.Progress, cut: int, frames: int) -> list[int]:
+    """Token said in each codec frame of one sentence, `cut` teacher frames into its sound."""
+    owner = torch.arange(durations.shape[1]).repeat_interleave(durations[0])[None, cut:]
+    heard = progress.flat()[pace.heard(owner, frames, int(pace.RATIO * pace.SAMPLES))]
+    return [int(token) for token in pace.tokens_said(heard, cut)[0]]
+
+
+@given(sentences, st.integers(0, 1000))
+def test_a_paced_frame_says_its_own_token(words: list[tuple[int, int, bool]], seed: int) -> None:
+    """Silence says none. Red when the lead is forgotten, or the last sound's dying is counted to its word."""
+    symbols = sentence([letters for letters, _, _ in words])
+    tokens = torch.tensor([[count for _, count, _ in words]])
+    durations = pace.paced(durations_like(symbols, seed), symbols, tokens).durations
+    spoken = int(tokens.sum())
+    said = tokens_of(durations, pace.paced_progress(symbols, tokens), 0, pace.LEAD + spoken + pace.TAIL)
+    assert said == [pace.NO_TOKEN] * pace.LEAD + list(range(spoken)) + [pace.NO_TOKEN] * pace.TAIL
+
+
+def test_a_natural_word_goes_through_its_tokens_evenly_and_says_none_in_its_pause() -> None:
+    """Words of 2 and 1 tokens; the first lasts 16 teacher frames, five codec frames, and a pause of as many follows.
+
+    Red when the pause slows its word down, when the second word counts from 0, or when what was cut from the head is
+    not counted.
+    """
+    symbols = torch.tensor([[LETTER, LETTER, LETTER, COMMA, pace.SPACE, LETTER, STOP]])
+    before, cut = 8 + 16 + 3, 8  # the word is heard from 24.5 on: 5.16 codec frames after the cut
+    durations = torch.tensor([[before, 6, 4, 6, 16, 0, 6, 3, 20]])
+    progress = pace.natural_progress(durations, symbols, torch.tensor([[2, 1, 0]]))
+    said = tokens_of(durations, progress, cut, 18)
+    # LONGEST lets the comma have 6 of its 16 frames: 22 for two tokens, 3.4 codec frames each
+    none = [pace.NO_TOKEN]
+    assert said == none * 5 + [0] * 4 + [1] * 3 + none * 3 + [2] * 2 + none
+
+
 @given(sentences, st.integers(0, 1000))
 def test_a_paced_sentence_is_lead_tokens_and_tail(words: list[tuple[int, int, bool]], seed: int) -> None:
     """No symbol lasts less than nothing, and all fill the frames to the end. Red when the tail is a constant."""

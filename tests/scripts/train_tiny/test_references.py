@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scripts.train_tiny.corpus import HELD_OUT
 from scripts.train_tiny.layouts import Ids, Speech
-from scripts.train_tiny.pace import FIRST_SOUND, LEAD, TAIL
+from scripts.train_tiny.pace import FIRST_SOUND, LEAD, NO_TOKEN, TAIL
 from scripts.train_tiny.references import SHORTEST, Cloning
 from scripts.train_tiny.talker_data import Coded, load_coded
 
@@ -33,6 +33,7 @@ def make_coded() -> Coded:
     paced = torch.arange(count) // len(VOICES) % 2 == 0
     frames = torch.where(paced, LEAD + SPOKEN + TAIL, 26)
     frames_at = torch.cat((torch.tensor([0]), frames.cumsum(0)))
+    said = torch.full((int(frames_at[-1]),), NO_TOKEN, dtype=torch.uint8)
     labels = torch.zeros(int(frames_at[-1]), 4, dtype=torch.uint8)
     for utterance in range(count):
         head, tail = (LEAD, TAIL) if paced[utterance] else (1, 1)
@@ -45,10 +46,11 @@ def make_coded() -> Coded:
     return Coded(
         speech=Speech(
             tokens=place % TOKENS, tokens_at=torch.arange(count + 1) * TOKENS, frames_at=frames_at,
-            spoken=torch.full((count,), SPOKEN), heard=len(labels),
+            said=said, heard=len(labels),
         ),
         codes=torch.zeros(2 * len(labels), 16, dtype=torch.uint8), labels=labels,
-        sentence=sentence, voice=voice, word_at=place - place % TOKENS % WORD, paced=paced,
+        sentence=sentence, voice=voice, word_at=place - place % TOKENS % WORD,
+        spoken=torch.full((count,), SPOKEN), paced=paced,
     )  # fmt: skip
 
 

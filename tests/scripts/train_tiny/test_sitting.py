@@ -82,6 +82,25 @@ def test_a_tuned_encoder_is_the_one_that_hears(tmp_path: Path) -> None:
     assert start[start.index("--start") + 1] == Path("C") / "encoder.safetensors"
 
 
+def test_with_a_codec_the_speaker_encoder_hears_it(tmp_path: Path) -> None:
+    """The codes of the references, their echoes, and then the encoder on the other lane.
+
+    Red when `echoes` stands before the codes or behind the tuning, or the encoder does not wait or does not hear.
+    """
+    args = arguments(tmp_path, "--codec", "C", "--tune-encoder-s", 2, "--tune-decoder-s", 2)
+    first, second = lanes(args)
+    trained = [piece.name for piece in second if piece.module != "synthesize"]
+    assert trained == ["codes-many", "echoes", "encoder", "codes-heard", "decoder"]
+    echoes = next(piece for piece in second if piece.name == "echoes")
+    assert Path("C") / "decoder.safetensors" in echoes.arguments()
+    speaker = next(piece for piece in first if piece.name == "speaker")
+    assert args.run / "logs" / "echoes.done" in speaker.needs
+    heard = speaker.arguments()
+    assert heard[heard.index("--echoes") + 1] == "reference"
+    alone = next(piece for piece in lanes(arguments(tmp_path))[1] if piece.name == "speaker")
+    assert "--echoes" not in alone.arguments()
+
+
 @pytest.mark.parametrize(
     "more",
     [["--codec", "C"], ["--codec", "C", "--second", "--seed 1"], []],

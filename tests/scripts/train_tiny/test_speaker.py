@@ -36,6 +36,7 @@ def make_shard(voices: list[int], frames: int = 5) -> Shard:
     return Shard(
         audio=torch.cat(audio).view(-1, HOP),
         labels=torch.zeros(count * frames, SLOTS, dtype=torch.uint8),
+        said=torch.zeros(count * frames, dtype=torch.uint8),
         sentence=torch.arange(count, dtype=torch.int32),
         voice=torch.tensor(voices, dtype=torch.int32),
         frames=torch.full((count,), frames, dtype=torch.int32),
@@ -70,6 +71,13 @@ def test_utterances_stay_with_their_voices_and_the_held_out_voices_apart():
     assert bank.rows[bank.voice[bank.held_out]].tolist() == [24] * 20
     for voice, (first, count) in enumerate(zip(bank.first.tolist(), bank.count.tolist(), strict=True)):
         assert set(bank.voice[bank.ordered[first : first + count]].tolist()) == {voice}
+
+
+def test_held_out_speech_and_its_echoes_are_judged_apart():
+    """Among both together, an utterance would find its own echo. Red when `held_out` takes all."""
+    bank = collect([make_shard([0, 24, 0]), make_shard([24])], [make_shard([24, 0])])
+    assert bank.held_out.tolist() == [1, 3]
+    assert bank.held_out_echoes.tolist() == [4]
 
 
 def test_speech_without_a_voice_to_train_on_is_refused():
@@ -146,7 +154,7 @@ def test_a_held_out_utterance_is_not_compared_with_itself():
         def forward(self, mel):
             return torch.eye(8)[[0, 0, 1, 1]] + torch.eye(8)[[4, 5, 6, 7]]
 
-    figures = train_speaker.held_out_figures(Apart(CONFIG), bank)
+    figures = train_speaker.held_out_figures(Apart(CONFIG), bank, bank.held_out)
     assert figures["own_cosine"] == pytest.approx(0.5, abs=1e-6)
     assert figures["next_cosine"] == pytest.approx(0, abs=1e-6)
     assert figures["nearest_pct"] == 100
