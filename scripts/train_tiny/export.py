@@ -246,7 +246,7 @@ def _arguments() -> argparse.Namespace:
     for name, prefix in PREFIXES.items():
         parser.add_argument(f"--{name}", type=Path, help=f"safetensors of {prefix}*")
     parser.add_argument("--random", type=int, metavar="SEED", help="make up the weights instead of reading pieces")
-    parser.add_argument("--record", type=Path, help="JSON object about the training, shipped as training.json")
+    parser.add_argument("--record", type=Path, nargs="+", default=[], help="of each sitting; shipped in training.json")
     for default in fields(Sampling):
         kind = type(default.default)
         parser.add_argument(f"--{default.name.replace('_', '-')}", type=kind, default=default.default)
@@ -259,7 +259,7 @@ def main() -> None:
     kind: Kind = arguments.kind
     wanted = [name for name in PREFIXES if name != "speaker" or kind is Kind.BASE]
     files = {name: path for name in PREFIXES if (path := getattr(arguments, name)) is not None}
-    record = {} if arguments.record is None else read_json(arguments.record)
+    record: dict[str, Any] = {"sittings": [read_json(path) for path in arguments.record]}
     if arguments.random is not None and not files:
         tensors = random_pieces(kind, arguments.text, arguments.random)
         record["random_seed"] = arguments.random

@@ -1,8 +1,8 @@
-"""Puts the tables of an evaluation into the model card of a checkpoint, between its markers.
+"""Puts the tables of an evaluation into the model cards of checkpoints, between their markers.
 
-    python -m scripts.train_tiny.fill_card EVAL/report.md FOLDER
+    python -m scripts.train_tiny.fill_card EVAL/report.md FOLDER...
 
-The tables are those of the folder's name: `tiny` takes the sections `tiny` and `tiny, ...` of the report.
+The tables are those of each folder's name: `tiny` takes the sections `tiny` and `tiny, ...` of the report.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ def filled(card: str, text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     args = parser.parse_args()
-    card = args.folder / "README.md"
-    found = tables(args.report.read_text(encoding="utf-8"), args.folder.resolve().name)
-    card.write_text(filled(card.read_text(encoding="utf-8"), found), encoding="utf-8")
+    report = args.report.read_text(encoding="utf-8")
+    for folder in args.folders:
+        card = folder / "README.md"
+        found = tables(report, folder.resolve().name)
+        card.write_text(filled(card.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Everything that needs a GPU, in one sitting on two of them: speech, codes, codec, speaker encoder, both talkers.
+"""What needs GPUs, in two sittings on two of them: the codec and `tiny`, then `tiny-base`.
 
-    python -m scripts.train_tiny.sitting --text TEXT --teacher TEACHER --scratch SCRATCH --run RUN --minutes 23
-    python -m scripts.train_tiny.sitting ... --run RUN --minutes 23 --codec CODEC --tune-decoder-s 850
+    python -m scripts.train_tiny.sitting --text TEXT --teacher TEACHER --scratch SCRATCH --run RUN1 --minutes 23
+    python -m scripts.train_tiny.sitting ... --run RUN2 --minutes 27 --codec RUN1
 
-With `--codec`, a folder of an earlier sitting with codes, decoder and encoder, `tiny-base` alone is trained on that
-codec; with `--second` twice, so that the better one can be chosen. `--tune-decoder-s` and `--tune-encoder-s` accustom
-the codec to the many voices; its codes stay what they are.
+The first one makes speech, codes, the codec and the talker of `tiny`. The second one, with `--codec`, the RUN folder
+of the first or any other with codes, decoder and encoder, makes the speaker encoder and the talker of `tiny-base`.
+Meanwhile it accustoms encoder and decoder to the many voices; the codes stay what they are.
 
 Speech is large and is read where it was made, so the pieces form two lanes, one a GPU, that share only folders:
 SCRATCH for speech and codes, RUN for weights, logs and `times.json`. The talkers train until the time is up. A
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 
+from scripts.train_tiny.config import Kind
 from scripts.train_tiny.lanes import Failed, Piece, Sitting
 from scripts.train_tiny.synthesize import VOICES
 
@@ -34,7 +35,7 @@ ECHOED = ["reference"]
 TUNING_RATES = {"decoder": 3e-4, "encoder": 1e-3}
 """Highest learning rates of a codec that is trained already."""
 OF_A_NEW_CODEC = {"named_hours": 100.0, "decoder_s": 330.0, "encoder_s": 80.0}
-OF_A_KEPT_CODEC = {"tune_decoder_s": 0.0, "tune_encoder_s": 0.0}
+OF_A_KEPT_CODEC = {"speaker_s": 90.0, "tune_decoder_s": 1000.0, "tune_encoder_s": 60.0}
 """Options that only one of the two plans heeds, with what they are when left out."""
 
 
@@ -44,11 +45,7 @@ class Pieces:
     def __init__(self, args: argparse.Namespace, sitting: Sitting) -> None:
         self._args, self._sitting = args, sitting
         self.codec: Path = args.codec or args.run
-        """Where the fit and the encoder are, or will be."""
-        if args.codec is not None and args.tune_encoder_s > 0:
-            self.encoder = args.run / "encoder.safetensors"
-        else:
-            self.encoder = self.codec / "encoder.safetensors"
+        """Where the fit is, or will be."""
 
     def done(self, name: str) -> Path:
         """What exists once the piece `name` has ended well."""
@@ -71,8 +68,9 @@ class Pieces:
 
     def heard(self) -> Piece:
         """The encoder's codes of all that may be a reference."""
-        found = ["--scratch", self._args.scratch, "--kinds", *MANY_VOICES, "--encoder", self.encoder]
-        return Piece("codes-heard", "encode_shards", lambda: found, (self.encoder,))
+        encoder = self._args.run / "encoder.safetensors"
+        found = ["--scratch", self._args.scratch, "--kinds", *MANY_VOICES, "--encoder", encoder]
+        return Piece("codes-heard", "encode_shards", lambda: found, (encoder,))
 
     def coder(self, name: str, seconds: float, *extra: object) -> Piece:
         """`decoder` or `encoder` in training."""
@@ -87,11 +85,12 @@ class Pieces:
         ]
         return Piece(name, f"train_{name}", lambda: [*found, "--seconds", seconds * args.part, *extra])
 
-    def tuned(self, name: str, seconds: float, *extra: object) -> list[Piece]:
-        """`decoder` or `encoder` of the given codec trained on, on the speech of many voices; nothing for 0 seconds."""
+    def tuned(self, name: str, seconds: float, *extra: object) -> Piece:
+        """`decoder` or `encoder` of the given codec trained on, on the speech of many voices."""
         start = self.codec / f"{name}.safetensors"
-        more = ["--kinds", *MANY_VOICES, "--start", start, "--peak", TUNING_RATES[name], *extra]
-        return [self.coder(name, seconds, *more)] if seconds > 0 else []
+        return self.coder(
+            name, seconds, "--kinds", *MANY_VOICES, "--start", start, "--peak", TUNING_RATES[name], *extra
+        )
 
     def echoes(self) -> Piece:
         """References again, as the decoder of the given codec speaks their codes."""
@@ -99,72 +98,63 @@ class Pieces:
         found = ["--scratch", self._args.scratch, "--kinds", *ECHOED, "--decoder", decoder]
         return Piece("echoes", "echo_shards", lambda: found, (decoder,))
 
-    def speaker(self, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
+    def speaker(self, needs: tuple[Path, ...]) -> Piece:
+        """The speaker encoder, which hears the echoes too: the voices that it will judge are spoken by the codec."""
         args = self._args
         found: list[object] = ["--teacher", args.teacher, "--scratch", args.scratch, "--out", args.run]
-        found += ["--kinds", *MANY_VOICES, "--seconds", args.speaker_s * args.part, *extra]
+        found += ["--kinds", *MANY_VOICES, "--seconds", args.speaker_s * args.part, "--echoes", *ECHOED]
         return Piece("speaker", "train_speaker", lambda: found, needs)
 
-    def talker(self, name: str, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
+    def talker(self, kind: Kind, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
         """A talker that trains until the time is up."""
         args = self._args
         found: list[object] = ["--text", args.text, "--scratch", args.scratch, "--out", args.run, "--compile"]
-        found += ["--name", name, *shlex.split(args.talker), *extra]
+        found += ["--kind", kind, *shlex.split(args.talker), *extra]
 
         def until_the_end() -> list[object]:
             return [*found, "--seconds", max(10, round(self._sitting.left_s - args.reserve_s))]
 
-        return Piece(name, "train_talker", until_the_end, needs)
+        return Piece(f"talker-{kind}", "train_talker", until_the_end, needs)
 
-    def cloning_talker(self, name: str, *extra: object, needs: tuple[Path, ...] = ()) -> Piece:
-        lengths = (64, 96, 128, 192, 256)
+    def cloning_talker(self, needs: tuple[Path, ...]) -> Piece:
         speaker = self._args.run / "speaker.safetensors"
-        extra = ("--kind", "tiny-base", "--speaker", speaker, "--lengths", *lengths, *extra)
-        return self.talker(name, *extra, needs=(speaker, *needs))
+        extra = ("--speaker", speaker, "--lengths", 64, 96, 128, 192, 256)
+        return self.talker(Kind.BASE, *extra, needs=(speaker, *needs))
 
 
 def plan(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Piece]]:
-    """The two lanes: named speech and `tiny`; many voices, the codec, the speaker encoder and `tiny-base`."""
+    """The two lanes: named speech and `tiny`; many voices and the codec."""
     fit = ["--scratch", args.scratch, "--out", args.run / "codes.safetensors"]
     named_lane = [
         pieces.speech("named", 400),
         pieces.codes("codes-named", ["named"]),
-        pieces.talker("talker-tiny", "--kind", "tiny"),
+        pieces.talker(Kind.TINY),
     ]
     voice_lane = [
         pieces.speech("many", 230),
         pieces.speech("reference", 60),
         Piece("codes-fit", "fit_codes", lambda: fit),
-        pieces.speaker(),
-        pieces.codes("codes-many", MANY_VOICES),
         pieces.coder("decoder", args.decoder_s),
         pieces.coder("encoder", args.encoder_s),
-        pieces.heard(),
-        pieces.cloning_talker("talker-tiny-base"),
     ]
     return named_lane, voice_lane
 
 
 def plan_with_codec(args: argparse.Namespace, pieces: Pieces) -> tuple[list[Piece], list[Piece]]:
-    """Both lanes make speech; then the speaker encoder and `tiny-base`; codes, the codec, and a second one if asked.
-
-    The speaker encoder waits for the decoder's sound of the references: the voices it will judge are spoken by it.
-    """
+    """Both lanes make speech; then one trains the speaker encoder and `tiny-base`, the other the codec."""
     spoken = tuple(pieces.done(f"speech-{kind}-{lane}") for kind in MANY_VOICES for lane in (0, 1))
     coded = (pieces.done("codes-heard"),)
-    speaker = pieces.speaker("--echoes", *ECHOED, needs=(*spoken, pieces.done("echoes")))
+    speaker = pieces.speaker((*spoken, pieces.done("echoes")))
     speech = [[pieces.speech(k, 400, f"{lane}/2") for k in MANY_VOICES] for lane in (0, 1)]
-    first_lane = [*speech[0], speaker, pieces.cloning_talker("talker-tiny-base", needs=coded)]
+    first_lane = [*speech[0], speaker, pieces.cloning_talker(coded)]
     second_lane = [
         *speech[1],
         pieces.codes("codes-many", MANY_VOICES, spoken),
         pieces.echoes(),
-        *pieces.tuned("encoder", args.tune_encoder_s),
+        pieces.tuned("encoder", args.tune_encoder_s),
         pieces.heard(),
-        *pieces.tuned("decoder", args.tune_decoder_s, "--judged-from", 0.15),
+        pieces.tuned("decoder", args.tune_decoder_s, "--judged-from", 0.15),
     ]
-    if args.second is not None:
-        second_lane.append(pieces.cloning_talker("talker-tiny-base-2", *shlex.split(args.second)))
     return first_lane, second_lane
 
 
@@ -181,9 +171,8 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=23.0, help="until the talkers stop")
     parser.add_argument("--part", type=float, default=1.0, help="of the speech and the training of the codec")
     parser.add_argument("--voices", type=int, default=VOICES)
-    parser.add_argument("--many-hours", type=float, default=50.0)
-    parser.add_argument("--reference-hours", type=float, default=20.0)
-    parser.add_argument("--speaker-s", type=float, default=60.0)
+    parser.add_argument("--many-hours", type=float, default=56.0)
+    parser.add_argument("--reference-hours", type=float, default=32.0)
     parser.add_argument("--talker", default="", help="more arguments of every training of a talker")
     parser.add_argument("--reserve-s", type=float, default=45.0, help="kept for loading, capture and the last write")
     parser.add_argument("--codec", type=Path, help="folder of codes, decoder and encoder to keep")
@@ -191,13 +180,12 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for name, value in OF_A_NEW_CODEC.items():
         new.add_argument(option(name), type=float, help=f"left out: {value:g}")
     kept = parser.add_argument_group("with --codec alone")
-    kept.add_argument("--second", help="needs --codec: arguments to train tiny-base with once more, on the other GPU")
     for name, value in OF_A_KEPT_CODEC.items():
         kept.add_argument(option(name), type=float, help=f"left out: {value:g}")
     args = parser.parse_args(argv)
-    used, idle = OF_A_NEW_CODEC, ["second", *OF_A_KEPT_CODEC]
+    used, idle = OF_A_NEW_CODEC, OF_A_KEPT_CODEC
     if args.codec is not None:
-        used, idle = OF_A_KEPT_CODEC, list(OF_A_NEW_CODEC)
+        used, idle = idle, used
     if given := [option(name) for name in idle if getattr(args, name) is not None]:
         parser.error(f"{', '.join(given)}: {'nothing to do with' if args.codec is not None else 'needs'} --codec")
     for name, value in used.items():

@@ -6,7 +6,7 @@
 `tiny` reads `named` shards, in both text layouts. `tiny-base` reads `many` and `reference` shards with the vector of
 another utterance of the voice, `IN_CONTEXT` of them with such an utterance in the context: see `references`. Sequences
 of about equal length form buckets; every bucket has the same number of positions a step and its own captured graph.
-Writes `RUN/<name>.safetensors`, and beside it the state and the log of `loop.Training`.
+Writes `RUN/talker-<kind>.safetensors`, and beside it the state and the log of `loop.Training`.
 """
 
 from __future__ import annotations
@@ -219,7 +219,6 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--name", help="of the files that are written; left out: talker-<kind>")
     parser.add_argument("--speaker", type=Path, help="weights of the trained speaker encoder; tiny-base alone needs it")
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=900)
@@ -253,7 +252,7 @@ def main() -> None:
     initialise(talker)
     model = TalkerModel(config, talker, ids, args.dropout, args.compile).to(args.device)
     budget = Budget(args.steps, args.seconds)
-    name = args.name or f"talker-{args.kind}"
+    name = f"talker-{args.kind}"
     trainer = Trainer(model, sequences.coded, args.out, name, budget)
     sizes_text = [(bucket.steps, bucket.rows, len(bucket)) for bucket in buckets]
     trainer.training.log(

@@ -42,7 +42,7 @@ INSIDE, OUTSIDE = 1.0, 0.69
 of it, in their mean distance from their mean: when one of the 20 is rebuilt from the others, 0.69 of it is missed.
 
 Chosen among four distributions because its voices are spread like real ones, with heard and unheard voices about
-equally deep among them (docs/measurements.md). No training has tried it yet.
+equally deep among them (docs/measurements.md).
 """
 PITCH = 0.16
 """The logarithm of a drawn voice's pitch over its style's is uniform in plus and minus this."""

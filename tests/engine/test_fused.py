@@ -16,13 +16,14 @@ from tests.models.qwen3_tts.exactness import (
     GreedyTalker,
     build_prompt,
     cases,
+    embedded_prompt,
+    embedded_utterances,
     golden,
-    tiny_prompt,
-    tiny_utterances,
     toy,
 )
 from ttsbench.core import AudioChunk, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
 from ttsbench.models.qwen3_tts.prompt import Prompt
+from ttsbench.models.source import EMBEDDED
 
 HOP = 1920
 EOS = toy(TOY).config.control.eos
@@ -106,15 +107,17 @@ def test_audio_equals_the_official_packages_end_to_end(name: str) -> None:
     assert np.abs(heard.pcm[::7] - official).max() < 1e-4
 
 
-def test_the_embedded_checkpoint_says_what_the_official_package_has_it_say() -> None:
-    """Trained weights that end by themselves, four voices and both text layouts in one batch: every code of 16
-    greedy utterances.
+@pytest.mark.parametrize("checkpoint", EMBEDDED)
+def test_an_embedded_checkpoint_says_what_the_official_package_has_it_say(checkpoint: str) -> None:
+    """Trained weights that end by themselves, all voices or ways of cloning and both text layouts in one batch: every
+    code of 16 greedy utterances.
 
     Red if text rows are late by a frame in either layout, or if a slot keeps its former row's text.
     """
-    tiny, stored = toy("tiny"), tiny_utterances()
-    prompts = {str(index): tiny_prompt(entry) for index, entry in enumerate(stored)}
-    engine = ToyEngine(lambda asked: prompts[asked.id], checkpoint="tiny", max_num_seqs=8)
+    tiny, stored = toy(checkpoint), embedded_utterances(checkpoint)
+    with torch.inference_mode():
+        prompts = {str(index): embedded_prompt(checkpoint, entry) for index, entry in enumerate(stored)}
+    engine = ToyEngine(lambda asked: prompts[asked.id], checkpoint=checkpoint, max_num_seqs=8)
     sampling = replace(GREEDY, repetition_penalty=tiny.defaults.sampling.repetition_penalty)
     heard = engine.speak([request(name, sampling=sampling, max_frames=tiny.defaults.max_frames) for name in prompts])
     for name, entry in zip(prompts, stored, strict=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ttsbench.assets import asset_folder
 from ttsbench.core import InvalidInput, Problem
 
-EMBEDDED = ("tiny",)
+EMBEDDED = ("tiny", "tiny-base")
 """Checkpoints shipped in the package."""
 
 

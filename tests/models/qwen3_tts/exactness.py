@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import soundfile as sf
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -25,6 +26,7 @@ from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 from ttsbench.models.qwen3_tts.sampling import RowDraws, distribution, forbid, penalise_repeats
 from ttsbench.models.qwen3_tts.transformer import DenseCache
 from ttsbench.models.qwen3_tts.voices import effective_language, speaker_key
+from ttsbench.models.source import EMBEDDED
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -45,7 +47,7 @@ def golden(name: str) -> dict[str, Tensor]:
 
 @cache
 def toy(name: str, device: str = "cpu") -> Checkpoint:
-    folder = asset_folder("tiny") if name == "tiny" else GOLDEN / name
+    folder = asset_folder(name) if name in EMBEDDED else GOLDEN / name
     return Checkpoint.load(folder, torch.device(device), torch.float32)
 
 
@@ -55,9 +57,9 @@ def cases() -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def tiny_utterances() -> tuple[dict[str, Any], ...]:
-    """The official package's greedy utterances of the embedded checkpoint."""
-    return tuple(json.loads((GOLDEN / "tiny_greedy.json").read_text())["utterances"])
+def embedded_utterances(name: str) -> tuple[dict[str, Any], ...]:
+    """The official package's greedy utterances of an embedded checkpoint."""
+    return tuple(json.loads((GOLDEN / f"{name}_greedy.json").read_text())["utterances"])
 
 
 def row_error(ours: Tensor, theirs: Tensor) -> float:
@@ -83,11 +85,15 @@ def conditioning(checkpoint: Checkpoint, case: dict[str, Any]) -> Conditioning:
         return Conditioning(checkpoint.prompts.named_speaker(speaker_key(case["speaker"])), instruct=case["instruct"])
     if case["reference"] is None:
         return Conditioning(instruct=case["instruct"])
-    wav = waveform(golden("prompts")[f"reference.{case['reference']}.pcm16"])
+    return cloned(checkpoint, waveform(golden("prompts")[f"reference.{case['reference']}.pcm16"]), case["ref_text"])
+
+
+def cloned(checkpoint: Checkpoint, wav: Tensor, ref_text: str | None) -> Conditioning:
+    """The voice of a clip, in context where its words are given."""
     encoder = checkpoint.model.speaker_encoder
     assert encoder is not None
-    codes = checkpoint.codec.encoder.encode(wav) if case["ref_text"] is not None else None
-    return Conditioning(encoder.embed(wav), codes, case["ref_text"])
+    codes = checkpoint.codec.encoder.encode(wav) if ref_text is not None else None
+    return Conditioning(encoder.embed(wav), codes, ref_text)
 
 
 def text_layout(entry: dict[str, Any]) -> TextLayout:
@@ -101,10 +107,14 @@ def build_prompt(case: dict[str, Any]) -> Prompt:
     return checkpoint.prompts.build(case["text"], language, text_layout(case), conditioning(checkpoint, case))
 
 
-def tiny_prompt(entry: dict[str, Any]) -> Prompt:
-    prompts = toy("tiny").prompts
-    voice = Conditioning(prompts.named_speaker(entry["voice"]))
-    return prompts.build(entry["text"], entry["language"], text_layout(entry), voice)
+def embedded_prompt(name: str, entry: dict[str, Any]) -> Prompt:
+    checkpoint = toy(name)
+    if "voice" in entry:
+        voice = Conditioning(checkpoint.prompts.named_speaker(entry["voice"]))
+    else:
+        clip = asset_folder("mini_en") / "en" / entry["clip"]
+        voice = cloned(checkpoint, torch.from_numpy(sf.read(clip, dtype="float32")[0]), entry["ref_text"])
+    return checkpoint.prompts.build(entry["text"], entry["language"], text_layout(entry), voice)
 
 
 class GreedyTalker:
@@ -211,14 +221,20 @@ def check_greedy_utterances() -> Iterator[Check]:
 
 
 @torch.inference_mode()
-def check_tiny() -> Iterator[Check]:
-    """The embedded checkpoint: every voice and language in both text layouts, all frames."""
-    checkpoint = toy("tiny")
-    penalty = checkpoint.defaults.sampling.repetition_penalty
-    for entry in tiny_utterances():
-        ours = GreedyTalker(checkpoint, tiny_prompt(entry), penalty).utterance(len(entry["codes"]) + 1)
-        case = f"{entry['text']} ({entry['voice']}, {entry['language']}, {text_layout(entry).value})"
-        yield Check("greedy codes of tiny", case, code_error(ours, torch.tensor(entry["codes"])))
+def check_embedded() -> Iterator[Check]:
+    """The embedded checkpoints: every voice, way of cloning and language in both text layouts, all frames."""
+    for name in EMBEDDED:
+        checkpoint = toy(name)
+        penalty = checkpoint.defaults.sampling.repetition_penalty
+        for entry in embedded_utterances(name):
+            ours = GreedyTalker(checkpoint, embedded_prompt(name, entry), penalty).utterance(len(entry["codes"]) + 1)
+            voice = entry["voice"] if "voice" in entry else f"{entry['clip']}, {cloning(entry)}"
+            case = f"{entry['text']} ({voice}, {entry['language']}, {text_layout(entry).value})"
+            yield Check(f"greedy codes of {name}", case, code_error(ours, torch.tensor(entry["codes"])))
+
+
+def cloning(entry: dict[str, Any]) -> str:
+    return "speaker vector" if entry["ref_text"] is None else "in context"
 
 
 SETTINGS = {
@@ -297,7 +313,7 @@ GROUPS = (
     check_talker,
     check_predictor,
     check_greedy_utterances,
-    check_tiny,
+    check_embedded,
     check_sampling,
     check_codec,
     check_speaker,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import product
 
@@ -17,6 +18,7 @@ import torch
 from tests.models.qwen3_tts import exactness
 from tests.models.qwen3_tts.exactness import GROUPS, Check
 from ttsbench.assets import asset_folder
+from ttsbench.models.source import EMBEDDED
 
 LARGEST_ROW_ERROR = 1e-4
 """Float32 rounding in another order of summation gives up to 5e-6 here; a wrong formula gives 1e-2 and more."""
@@ -52,18 +54,32 @@ def test_goldens_cover_every_mode() -> None:
             assert mode.format(layout) in names
 
 
-def test_goldens_of_tiny_are_of_the_shipped_files_and_cover_its_voices() -> None:
-    """Each voice of the config in each language and text layout, to its own end. Red when the checkpoint is replaced
-    and its goldens are not: run scripts/oracle/tiny_greedy.py.
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_goldens_of_embedded_checkpoints_are_of_the_shipped_files(name: str) -> None:
+    """Each spoken to its own end. Red when a checkpoint is replaced and its goldens are not: run
+    scripts/oracle/tiny_greedy.py.
     """
-    tiny, stored = asset_folder("tiny"), json.loads((exactness.GOLDEN / "tiny_greedy.json").read_text())
-    for name, sha256 in stored["checkpoint_sha256"].items():
-        assert hashlib.sha256((tiny / name).read_bytes()).hexdigest() == sha256, name
-    utterances = exactness.tiny_utterances()
-    assert all(entry["finished"] for entry in utterances)
+    folder, stored = asset_folder(name), json.loads((exactness.GOLDEN / f"{name}_greedy.json").read_text())
+    for file, sha256 in stored["checkpoint_sha256"].items():
+        assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == sha256, file
+    assert all(entry["finished"] for entry in stored["utterances"])
+
+
+def test_goldens_of_tiny_cover_its_voices() -> None:
+    """Each voice of the config in each language and text layout."""
+    utterances = exactness.embedded_utterances("tiny")
     spoken = [(entry["voice"], entry["language"], entry["non_streaming_mode"]) for entry in utterances]
     voices = exactness.toy("tiny").config.speakers
     assert sorted(spoken) == sorted(product(voices, ("english", "auto"), (False, True)))
+
+
+def test_goldens_of_tiny_base_cover_each_way_of_cloning() -> None:
+    """In each language and text layout, every time with two clips or more."""
+    ways = Counter(
+        (exactness.cloning(entry), entry["language"], entry["non_streaming_mode"])
+        for entry in exactness.embedded_utterances("tiny-base")
+    )
+    assert ways == dict.fromkeys(product(("speaker vector", "in context"), ("english", "auto"), (False, True)), 2)
 
 
 def test_a_small_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
