@@ -25,7 +25,7 @@ TEACHER = {
     "voices": "style tables of kokoro-js 1.2.1",
     "licence": "weights and voices Apache-2.0 (hexgrad), ONNX export MIT",
 }
-FOLDERS = {"text", "teacher", "scratch", "out", "run", "codes", "codec", "encoder", "start", "speaker"}
+FOLDERS = {"text", "teacher", "scratch", "out", "run", "codes", "codec", "decoder", "encoder", "start", "speaker"}
 """Options that name files and folders."""
 
 
