@@ -23,6 +23,8 @@ import zhon.hanzi
 
 Texts = tuple[str, str]
 """Reference and hypothesis, normalised."""
+Answer = tuple[Texts, float | None]
+"""And the WER that the evaluator makes of them; None where it has no function for that, or fails."""
 
 MOCKED = (
     *("torch", "torch.nn", "torch.nn.functional", "torchaudio", "tqdm", "funasr", "faster_whisper"),
@@ -33,39 +35,36 @@ MOCKED = (
 )
 
 
-class Handed(Exception):  # noqa: N818 (it ends a call that has given what it was called for)
-    """What an evaluator hands to jiwer."""
-
-    def __init__(self, reference: str, hypothesis: str) -> None:
-        super().__init__(reference, hypothesis)
-        self.texts = (reference, hypothesis)
-
-
-def _hand(reference: str, hypothesis: str) -> None:
-    raise Handed(reference, hypothesis)
-
-
-def caught(call: Callable[[], Any]) -> Texts:
-    """The texts that `call` hands to jiwer, under either of the names that jiwer's versions have."""
+def watched(wer: Callable[[], float]) -> Answer:
+    """What a call hands to jiwer, under either of the names that jiwer's versions have, and what it answers."""
     names = [name for name in ("process_words", "compute_measures") if hasattr(jiwer, name)]
     kept = {name: getattr(jiwer, name) for name in names}
+    handed: list[Texts] = []
+
+    def watch(name: str) -> Callable[[str, str], Any]:
+        def measure(reference: str, hypothesis: str) -> Any:
+            handed.append((reference, hypothesis))
+            return kept[name](reference, hypothesis)
+
+        return measure
+
     try:
         for name in names:
-            setattr(jiwer, name, _hand)
-        call()
-    except Handed as handed:
-        return handed.texts
+            setattr(jiwer, name, watch(name))
+        answer = wer()
+    except ValueError:  # how jiwer 3 takes an empty reference
+        answer = None
     finally:
         for name in names:
             setattr(jiwer, name, kept[name])
-    raise AssertionError("jiwer was not called")
+    return handed[0], answer
 
 
-def official(reference: str, hypothesis: str, language: str) -> Texts:
+def official(reference: str, hypothesis: str, language: str) -> Answer:
     """seed-tts-eval's rule, written from its description."""
     if language == "zh":
         hypothesis = zhconv.convert(hypothesis, "zh-cn")
-    return _squeezed(reference, language), _squeezed(hypothesis, language)
+    return (_squeezed(reference, language), _squeezed(hypothesis, language)), None
 
 
 def _squeezed(text: str, language: str) -> str:
@@ -80,36 +79,36 @@ def _stripped(text: str) -> str:
     return text
 
 
-def sglang_omni(reference: str, hypothesis: str, language: str) -> Texts:
+def sglang_omni(reference: str, hypothesis: str, language: str) -> Answer:
     """English: openai-whisper's normaliser. Chinese: the rule written from its description."""
     if language == "en":
         normaliser = _whisper().EnglishTextNormalizer()
-        return normaliser(reference), normaliser(hypothesis)
-    return _spaceless(reference), _spaceless(zhconv.convert(hypothesis, "zh-cn"))
+        return (normaliser(reference), normaliser(hypothesis)), None
+    return (_spaceless(reference), _spaceless(zhconv.convert(hypothesis, "zh-cn"))), None
 
 
 def _spaceless(text: str) -> str:
     return " ".join(_stripped(text).replace(" ", "").replace("\u3000", "").strip())
 
 
-def vllm_omni(reference: str, hypothesis: str, language: str) -> Texts:
+def vllm_omni(reference: str, hypothesis: str, language: str) -> Answer:
     module = _module("vllm-omni", "vllm_omni/benchmarks/data_modules/seed_tts_eval.py")
     if language == "zh":
         hypothesis = zhconv.convert(hypothesis, "zh-cn")  # as `_transcribe_zh_wav_path` does before
-    return caught(lambda: module.process_one_official(hypothesis, reference, language))
+    return watched(lambda: module.process_one_official(hypothesis, reference, language)[0])
 
 
-def f5_tts(reference: str, hypothesis: str, language: str) -> Texts:
+def f5_tts(reference: str, hypothesis: str, language: str) -> Answer:
     module = _module("f5-tts", "f5_tts/eval/utils_eval.py")
     module.tqdm = lambda rows: rows
     recogniser = MagicMock()
     recogniser.generate.return_value = [{"text": hypothesis}]
     recogniser.transcribe.return_value = ([types.SimpleNamespace(text=hypothesis)], None)
     module.load_asr_model = lambda *_, **__: recogniser
-    return caught(lambda: module.run_asr_wer((0, language, [("a.wav", "b.wav", reference)], "")))
+    return watched(lambda: module.run_asr_wer((0, language, [("a.wav", "b.wav", reference)], ""))[0]["wer"])
 
 
-EVALUATORS: dict[str, Callable[[str, str, str], Texts]] = {
+EVALUATORS: dict[str, Callable[[str, str, str], Answer]] = {
     "seedtts": official,
     "vllm-omni": vllm_omni,
     "f5-tts": f5_tts,

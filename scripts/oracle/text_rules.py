@@ -1,4 +1,4 @@
-"""Goldens of the text rules: what the public evaluators make of every pair in text_pairs.py, and the edits jiwer counts.
+"""Goldens of the text rules: what the public evaluators make of every pair in text_pairs.py, and jiwer's counts.
 
 Run once under each version of jiwer, in an environment of its own (README.md): a run adds its column to those of the
 other versions, or starts afresh where the pairs or anything else have changed.
@@ -12,33 +12,38 @@ from pathlib import Path
 from typing import Any
 
 import jiwer
-from text_evaluators import EVALUATORS
+from text_evaluators import EVALUATORS, Texts
 from text_pairs import CHINESE, ENGLISH, Pair
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden" / "text_rules.json"
 PACKAGES = ("openai-whisper", "f5-tts", "vllm-omni", "zhon", "zhconv")
 
 
-def row(language: str, pair: Pair) -> dict[str, Any]:
+def row(language: str, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A pair under every rule: the texts that are compared, and what this version of jiwer counts in them."""
     trap, reference, hypothesis = pair
-    texts = {name: evaluator(reference, hypothesis, language) for name, evaluator in EVALUATORS.items()}
-    return {"language": language, "trap": trap, "texts": [reference, hypothesis], "normalised": texts}
+    answers = {name: evaluator(reference, hypothesis, language) for name, evaluator in EVALUATORS.items()}
+    counts = {name: counted(texts) for name, (texts, _) in answers.items()}
+    for name, (_, wer) in answers.items():
+        assert wer is None or counts[name]["wer"] == wer, f"{name} answers {wer} to {pair}, jiwer {counts[name]}"
+    normalised = {name: texts for name, (texts, _) in answers.items()}
+    return {"language": language, "trap": trap, "texts": [reference, hypothesis], "normalised": normalised}, counts
 
 
-def counted(reference: str, hypothesis: str) -> dict[str, float] | str:
-    """What this version of jiwer makes of two normalised texts; its error's name where it refuses."""
+def counted(texts: Texts) -> dict[str, Any]:
+    """WER and edits; the error's name where this version refuses the texts."""
     try:
-        out = jiwer.process_words(reference, hypothesis)
-    except Exception as error:  # whichever it is, it is what the evaluator runs into
-        return type(error).__name__
+        out = jiwer.process_words(*texts)
+    except ValueError as error:
+        return {"error": type(error).__name__}
     return {"wer": out.wer, "S": out.substitutions, "D": out.deletions, "I": out.insertions, "H": out.hits}
 
 
 def main() -> None:
     versions = {name: version(name) for name in PACKAGES}
-    rows = [row("en", pair) for pair in ENGLISH] + [row("zh", pair) for pair in CHINESE]
+    made = [row("en", pair) for pair in ENGLISH] + [row("zh", pair) for pair in CHINESE]
+    rows, counts = [texts for texts, _ in made], [edits for _, edits in made]
     head = json.loads(json.dumps({"packages": versions, "rows": rows}))
-    counts = [{name: counted(*texts) for name, texts in each["normalised"].items()} for each in rows]
     columns = {}
     if GOLDEN.exists():
         golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -54,7 +59,7 @@ def main() -> None:
 
 
 def _lines(values: list[Any], indent: int) -> str:
-    """One value a line, so that a change shows as the pairs it changes. ASCII alone: what is invisible stays visible."""
+    """One value a line, so that a change shows as pairs. ASCII alone, so that nothing is invisible."""
     return "[\n" + ",\n".join(" " * indent + json.dumps(value) for value in values) + "\n]"
 
 

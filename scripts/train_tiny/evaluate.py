@@ -205,25 +205,22 @@ def write_report(out: Path, results: Mapping[str, Result], ears: Ears, options: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", help="folder or name of a checkpoint with named voices")
-    parser.add_argument("--base", help="folder of a Base checkpoint; its speaker encoder judges all voices")
+    parser.add_argument("--base", help="folder of a Base checkpoint; its speaker encoder judges all voices too")
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--layouts", type=TextLayout, nargs="+", default=list(TextLayout))
     parser.add_argument("--every-voice", action="store_true", help="each named voice speaks every row")
     parser.add_argument("--first", type=int, help="only the first rows")
-    parser.add_argument("--independent", type=Path, help="pretrained.pt of Resemblyzer 0.1.4")
     parser.add_argument("--dnsmos", type=Path, help="sig_bak_ovr.onnx of speechmos 0.0.1.1 (dnsmos_models)")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     options = Options(
         asked.out, asked.teacher, tuple(asked.seeds), tuple(asked.layouts), asked.every_voice, asked.first
     )
-    judges: list[Judge] = []
+    judges: list[Judge] = [IndependentJudge()]
     if asked.base is not None:
-        judges.append(EmbeddedJudge(resolve_checkpoint(asked.base)))
-    if asked.independent is not None:
-        judges.append(IndependentJudge(asked.independent))
+        judges.insert(0, EmbeddedJudge(resolve_checkpoint(asked.base)))
     ears = Ears(tuple(judges), None if asked.dnsmos is None else Dnsmos(asked.dnsmos))
     results = {}
     if asked.checkpoint is not None:

@@ -21,8 +21,17 @@ from ttsbench.corpus import Corpus
 from ttsbench.experiment.resume import differences
 from ttsbench.experiment.rows import RowPlan, RunVoice
 from ttsbench.experiment.synthesis import Synthesis
-from ttsbench.records import RowStatus, RunFolder, read_manifest, read_requests, read_scores, read_wer, write_atomic
-from ttsbench.score.asr import AsrSpec, Transcriber
+from ttsbench.records import (
+    RowStatus,
+    RunFolder,
+    read_manifest,
+    read_requests,
+    read_scores,
+    read_wer,
+    sha256_of,
+    write_atomic,
+)
+from ttsbench.score.asr import AsrSpec, Clip, Transcriber
 from ttsbench.score.audio import audible_windows, decode_wav, for_asr
 from ttsbench.score.protocol import MINI_EN_1, ScoringProtocol
 from ttsbench.score.run import score_under
@@ -53,6 +62,13 @@ class OpenedOnce:
 
     def __init__(self, spec: AsrSpec) -> None:
         self._spec = spec
+
+    @property
+    def cacheable(self) -> bool:
+        return self._spec.cacheable
+
+    def found(self) -> dict[str, JsonValue]:
+        return self._spec.found()
 
     def pinned(self) -> dict[str, JsonValue]:
         return self._spec.pinned()
@@ -149,8 +165,9 @@ def teacher_takes(folder: Path, corpus: Corpus, voices: Sequence[str], cache: Pa
 
 
 def _transcript(wav: Path) -> str | None:
-    samples = for_asr(decode_wav(wav.read_bytes()))
-    return PROTOCOL.asr.open().transcribe(samples) if audible_windows(samples) else None
+    data = wav.read_bytes()
+    samples = for_asr(decode_wav(data))
+    return PROTOCOL.asr.open().transcribe(Clip(samples, sha256_of(data))) if audible_windows(samples) else None
 
 
 def _is_scored(folder: Path) -> bool:

@@ -12,11 +12,18 @@ import pytest
 from tests.cli.harness import pipe_read_once, refuse_writing, ttsbench
 from tests.records.builders import request_without_audio
 from tests.score.runs import FakeAsr, fake_protocol, spoken, wav_bytes, write_run
+from tests.score.test_frames import traced_run, write_trace
 from ttsbench.cli.main import app
-from ttsbench.records import RequestRecord, RowStatus
+from ttsbench.records import RequestRecord, RowStatus, read_scores
 from ttsbench.score.protocol import PROTOCOLS
 
 TEXT = "one two three four"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test heard is not there for the next."""
+    monkeypatch.setenv("TTSBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
@@ -40,27 +47,73 @@ def figures(out: str) -> dict[str, list[str]]:
 def test_all_rows_ok(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
     """Goes red when a figure stands under another's name, or a run without a fault is not exit code 0."""
     heard |= {0: TEXT, 1: "one two four four five"}
-    ended = ttsbench("score", run_of(tmp_path, 2), "--protocol", "fake-1")
+    ended = ttsbench("score", run_of(tmp_path, 2), "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 0, ended.err
     table = figures(ended.out)
-    assert table["corpus WER"] == ["25.00 %", "25.00 %"]
-    assert table["sentence mean WER"] == ["25.00 %", "25.00 %"]
-    assert table["substitutions/deletions/insertions"] == ["1/0/1", "1/0/1"]
-    assert table["rows"] == ["2", "2"]
-    assert table["reference words"] == ["8", "8"]
-    assert table["rows charged"] == ["0", "-"]
+    assert [table["corpus WER"][place] for place in (0, 2)] == ["25.00 %", "25.00 %"]
+    assert [table["sentence mean WER"][place] for place in (0, 2)] == ["25.00 %", "25.00 %"]
+    assert table["substitutions/deletions/insertions"] == ["1/0/1", "", "1/0/1"]
+    assert table["rows"] == ["2", "", "2"]
+    assert table["reference words"] == ["8", "", "8"]
+    assert table["rows charged"] == ["0", "", ""]
     assert (tmp_path / "scores.json").exists()
+
+
+def test_everything_is_judged_unless_less_is_asked_for(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when a scorer is left out by default, or one that was not asked for costs its time."""
+    heard |= {0: TEXT}
+    run = run_of(tmp_path, 1)
+    assert ttsbench("score", run, "--only", "timing").code == 0
+    summary = read_scores(run)
+    assert (summary.wer, summary.speaker) == ({}, None)
+    assert summary.timing is not None
+    ended = ttsbench("score", run, "--protocol", "fake-1")
+    summary = read_scores(run)
+    assert summary.wer.keys() == {"fake-1"}
+    assert summary.sources.keys() == {"speaker", "frames", "pcm", "timing"}
+    for title in ("WER, protocol fake-1", "speaker similarity", "frame trace", "PCM audit (inferred)", "timing"):
+        assert title in ended.out
+
+
+def test_a_scorer_that_does_not_exist_is_refused_before_work(tmp_path: Path) -> None:
+    """Goes red when a misspelled name judges nothing and says that all is well."""
+    ended = ttsbench("score", run_of(tmp_path, 1), "--only", "words")
+    assert ended.code == 2
+    assert "wer, speaker, frames, pcm, timing, got words" in ended.err
+    assert not (tmp_path / "scores.json").exists()
+
+
+def test_a_lost_frame_is_named_and_no_success(tmp_path: Path) -> None:
+    """Goes red when a row whose frames were lost on the way passes with exit code 0."""
+    lines = traced_run(tmp_path)
+    write_trace(tmp_path, [*lines[:1], *lines[2:]])
+    ended = ttsbench("score", tmp_path, "--only", "frames")
+    assert ended.code == 4, ended.err
+    assert "frames of u0: " in ended.err
+    assert "missing" in ended.err
+
+
+def test_the_report_is_written_in_every_form_asked_for(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when a form is left out, or written before the scores that it shows."""
+    heard |= {0: TEXT}
+    out = tmp_path / "out"
+    forms = ("--markdown", tmp_path / "report.md", "--plots", out / "plots", "--export", out / "rows")
+    ended = ttsbench("score", run_of(tmp_path, 1), "--only", "wer", "--protocol", "fake-1", *forms)
+    assert ended.code == 0, ended.err
+    assert "fake-1" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert (out / "plots" / "wer.svg").exists()
+    assert (out / "rows" / "wer-fake-1.parquet").exists()
 
 
 def test_charged_rows_are_named_and_weigh_in(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
     """Goes red when failures leave the headline figure, are not listed by id and cause, or pass with exit code 0."""
     heard |= {0: TEXT}
     failed = request_without_audio(1, RowStatus.FAILED, TEXT)
-    ended = ttsbench("score", run_of(tmp_path, 1, failed), "--protocol", "fake-1")
+    ended = ttsbench("score", run_of(tmp_path, 1, failed), "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 4
     table = figures(ended.out)
-    assert table["corpus WER"] == ["50.00 %", "0.00 %"]
-    assert table["rows charged"] == ["1", "-"]
+    assert [table["corpus WER"][place] for place in (0, 2)] == ["50.00 %", "0.00 %"]
+    assert table["rows charged"] == ["1", "", ""]
     assert "charged u1: failed, broken: it broke" in ended.err
     assert "u0" not in ended.err
 
@@ -68,11 +121,11 @@ def test_charged_rows_are_named_and_weigh_in(tmp_path: Path, heard: dict[int, st
 def test_a_broken_recogniser_is_an_incomplete_result(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
     """Goes red when rows that could not be scored count as right or wrong, or the exit code says that all is well."""
     heard |= {0: TEXT, 1: RuntimeError("out of memory")}
-    ended = ttsbench("score", run_of(tmp_path, 2), "--protocol", "fake-1")
+    ended = ttsbench("score", run_of(tmp_path, 2), "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 5
     assert "unscored u1: asr_error, RuntimeError: out of memory" in ended.err
     assert "incomplete: the recogniser broke on 1 rows" in ended.err
-    assert figures(ended.out)["rows unscored"] == ["1", "-"]
+    assert figures(ended.out)["rows unscored"] == ["1", "", ""]
 
 
 def test_rows_that_have_no_record_are_charged(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
@@ -81,7 +134,7 @@ def test_rows_that_have_no_record_are_charged(tmp_path: Path, heard: dict[int, s
     write_run(tmp_path, [spoken(tmp_path, 0, TEXT), spoken(tmp_path, 1, TEXT)])
     log = (tmp_path / "requests.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "requests.jsonl").write_text(log[0], encoding="utf-8")
-    ended = ttsbench("score", tmp_path, "--protocol", "fake-1")
+    ended = ttsbench("score", tmp_path, "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 4
     assert "charged row 1: missing_record" in ended.err
 
@@ -91,9 +144,11 @@ def test_what_is_no_run_is_invalid_input(tmp_path: Path, heard: dict[int, str | 
     """Goes red when a wrong folder or protocol ends in a traceback, or in a score of nothing."""
     empty = tmp_path / "empty"
     empty.mkdir()
-    ended = ttsbench("score", empty if protocol == "fake-1" else run_of(tmp_path, 1), "--protocol", protocol)
+    ended = ttsbench(
+        "score", empty if protocol == "fake-1" else run_of(tmp_path, 1), "--only", "wer", "--protocol", protocol
+    )
     assert ended.code == 2
-    assert ("a run folder with run.json" if protocol == "fake-1" else "expected one of mini-en-1, fake-1") in ended.err
+    assert ("a run folder with run.json" if protocol == "fake-1" else "f5-tts, fake-1, got") in ended.err
 
 
 def test_a_table_that_nobody_reads_to_its_end_changes_no_exit_code(
@@ -107,7 +162,7 @@ def test_a_table_that_nobody_reads_to_its_end_changes_no_exit_code(
         pipe_read_once() as stream,
         redirect_stdout(stream),
     ):
-        app(["score", str(run), "--protocol", "fake-1"])
+        app(["score", str(run), "--only", "wer", "--protocol", "fake-1"])
     assert ended.value.code == 4
 
 
@@ -118,9 +173,9 @@ def test_a_row_cut_at_its_limit_counts_though_it_was_charged(tmp_path: Path, hea
     run = write_run(
         tmp_path, [spoken(tmp_path, 0, TEXT, **cut), spoken(tmp_path, 1, TEXT, wav_bytes(np.zeros(4000)), **cut)]
     )
-    table = figures(ttsbench("score", run, "--protocol", "fake-1").out)
-    assert table["rows cut at their frame limit"] == ["2", "-"]
-    assert table["rows charged"] == ["1", "-"]
+    table = figures(ttsbench("score", run, "--only", "wer", "--protocol", "fake-1").out)
+    assert table["rows cut at their frame limit"] == ["2", "", ""]
+    assert table["rows charged"] == ["1", "", ""]
 
 
 def test_a_run_that_cannot_be_written_to_is_found_before_any_row_is_transcribed(
@@ -130,7 +185,7 @@ def test_a_run_that_cannot_be_written_to_is_found_before_any_row_is_transcribed(
     heard |= {0: TEXT}
     refuse_writing(monkeypatch)
     monkeypatch.setattr("ttsbench.score.run.judge_row", lambda *_: pytest.fail("a row was transcribed"))
-    ended = ttsbench("score", run_of(tmp_path, 1), "--protocol", "fake-1")
+    ended = ttsbench("score", run_of(tmp_path, 1), "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 2
     assert f"{tmp_path}: expected a folder that can be written to" in ended.err
 
@@ -139,7 +194,12 @@ def test_a_cancelled_row_is_listed_without_placeholders(tmp_path: Path, heard: d
     """Goes red when the list talks of codes and details that a cancelled row does not have."""
     heard |= {0: TEXT}
     ended = ttsbench(
-        "score", run_of(tmp_path, 1, request_without_audio(1, RowStatus.CANCELLED)), "--protocol", "fake-1"
+        "score",
+        run_of(tmp_path, 1, request_without_audio(1, RowStatus.CANCELLED)),
+        "--only",
+        "wer",
+        "--protocol",
+        "fake-1",
     )
     assert "charged u1: cancelled, no utterance to judge\n" in ended.err
 
@@ -147,7 +207,7 @@ def test_a_cancelled_row_is_listed_without_placeholders(tmp_path: Path, heard: d
 def test_a_broken_manifest_is_named(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
     """Goes red when an unreadable run.json ends in a traceback."""
     (tmp_path / "run.json").write_text("{}")
-    ended = ttsbench("score", tmp_path, "--protocol", "fake-1")
+    ended = ttsbench("score", tmp_path, "--only", "wer", "--protocol", "fake-1")
     assert ended.code == 2
     assert str(tmp_path / "run.json") in ended.err
 
@@ -160,9 +220,10 @@ def test_piped_output_is_plain_and_unwrapped(
     run = tmp_path / ("a_rather_long_name_for_a_run_folder_" * 3)
     run.mkdir()
     heard |= {0: TEXT}
-    ended = ttsbench("score", run_of(run, 1), "--protocol", "fake-1")
+    ended = ttsbench("score", run_of(run, 1), "--only", "wer", "--protocol", "fake-1")
     assert "\x1b" not in ended.out + ended.err
-    assert ended.out.splitlines()[0] == f"{run}: word error rate, protocol fake-1"
+    assert ended.out.splitlines()[0] == f"{run}:"
+    assert "WER, protocol fake-1" in ended.out
     assert "substitutions/deletions/insertions" in figures(ended.out)
-    assert "score: 1/1 rows" in ended.err
-    assert "score:" not in ended.out
+    assert "wer: 1/1 rows" in ended.err
+    assert "wer:" not in ended.out

@@ -20,6 +20,7 @@ from tests.cli.harness import (
     write_list,
 )
 from ttsbench.records import read_manifest, read_requests, read_trace
+from ttsbench.records.schema import schema_name
 
 SCHEMAS = Path(__file__).parents[2] / "results_schema"
 
@@ -128,7 +129,7 @@ def test_a_run_killed_before_its_manifest_is_told_what_to_do(
 
 
 def schema(kind: str) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((SCHEMAS / f"{kind}-v1.schema.json").read_text(encoding="utf-8"))
+    read: dict[str, Any] = json.loads((SCHEMAS / f"{schema_name(kind)}.schema.json").read_text(encoding="utf-8"))
     return read
 
 

@@ -126,6 +126,15 @@ def test_first_audio_is_the_first_sample_and_only_when_streaming(writer: Outcome
     assert whole.finished_s == pytest.approx(3e-6)
 
 
+def test_what_the_producer_counted_is_recorded_apart_from_what_arrived(writer: OutcomeWriter) -> None:
+    """Goes red when frames_generated is read off the chunks, so that a lost tail can never show, or unknown is 0."""
+    said = writer.record(ended(chunk("a#1", finish=Finish(FinishReason.STOP, frames_generated=3, frame_limit=9))))
+    assert (said.frames, said.frames_generated, said.frame_limit) == (1, 3, 9)
+    unsaid = writer.record(ended(chunk("a#1", finish=Finish(FinishReason.STOP))))
+    assert (unsaid.frames_generated, unsaid.frames_generated_missing) == (None, "the engine does not say")
+    assert (unsaid.frame_limit, unsaid.frame_limit_missing) == (None, "the engine does not say")
+
+
 def test_every_chunk_has_its_trace_line(writer: OutcomeWriter) -> None:
     """Goes red when a chunk is missing in the trace, or loses its frames or its end."""
     chunks = [chunk("a#1"), chunk("a#1", 1, (1, 3)), chunk("a#1", 2, (3, 3), Finish(FinishReason.STOP))]

@@ -124,6 +124,7 @@ def trace(row_index: int, index: int = 0, attempt: int = 1) -> TraceRecord:
         start_frame=index,
         end_frame=index + 1,
         context_frames=0,
+        chunk_target=1,
         samples=1920,
         sample_rate_hz=24_000,
         terminal=False,

@@ -74,7 +74,7 @@ def test_a_row_keeps_its_utterance_and_an_utterance_its_row(tmp_path: Path) -> N
         (b"\n", "line 2: not JSON"),
         (b"[]\n", "line 2: expected an object with kind and schema_version"),
         (b'{"kind":"trace","schema_version":1}\n', "line 2: expected a record of kind request, got 'trace'"),
-        (b'{"kind":"request","schema_version":2}\n', "line 2: request version 2 is newer than 1; upgrade ttsbench"),
+        (b'{"kind":"request","schema_version":3}\n', "line 2: request version 3 is newer than 2; upgrade ttsbench"),
         (b'{"kind":"request","schema_version":1}\n', "line 2: row_index: Field required"),
     ],
 )
@@ -83,6 +83,17 @@ def test_a_broken_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, 
     write_lines(tmp_path, request(0), tail=line)
     with pytest.raises(RecordError, match=message):
         read_requests(tmp_path)
+
+
+def test_an_older_record_does_not_know_what_a_newer_one_says(tmp_path: Path) -> None:
+    """Red when a count that version 1 never took reads as 0, as the frames emitted, or as an error."""
+    old = json.loads(request(0).model_dump_json()) | {"schema_version": 1}
+    for name in ("frame_limit", "frames_generated"):
+        del old[name], old[f"{name}_missing"]
+    write_lines(tmp_path, tail=json.dumps(old).encode() + b"\n")
+    (record,) = read_requests(tmp_path).rows.values()
+    assert (record.frames, record.frames_generated, record.frame_limit) == (13, None, None)
+    assert record.frames_generated_missing == "request version 1 does not hold it"
 
 
 def test_the_manifest_reads_back_and_its_faults_name_the_field(tmp_path: Path) -> None:

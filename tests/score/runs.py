@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from tests.records.builders import manifest, request
 from ttsbench.records import JsonlWriter, RequestRecord, RunFolder, RunManifest, sha256_of, write_record
 from ttsbench.score import ScoringProtocol
+from ttsbench.score.asr import Clip
 
 RATE_HZ = 16_000
 
@@ -69,18 +70,25 @@ class FakeAsr:
     workers: int = 1
     heard: list[int] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    weights: str = "fake"
+    opened: int = 0
+    cacheable: bool = True
 
     def pinned(self) -> dict[str, JsonValue]:
         return {"engine": "fake"}
+
+    def found(self) -> dict[str, JsonValue]:
+        return {"files": self.weights}
 
     def versions(self) -> dict[str, str]:
         return {}
 
     def open(self) -> FakeAsr:
+        self.opened += 1
         return self
 
-    def transcribe(self, samples: np.ndarray) -> str:
-        row = (len(samples) - 4000) // 100
+    def transcribe(self, clip: Clip) -> str:
+        row = (len(clip.samples) - 4000) // 100
         with self.lock:
             self.heard.append(row)
         words = self.words[row]

@@ -15,6 +15,7 @@ import pytest
 from tests.score.runs import tone
 from ttsbench.core import InvalidInput
 from ttsbench.score import find_protocol
+from ttsbench.score.asr import Clip
 from ttsbench.score.asr.faster_whisper import FasterWhisperSpec, FasterWhisperTranscriber
 from ttsbench.score.protocol import MINI_EN_1
 
@@ -48,7 +49,7 @@ def test_whatever_is_pinned_is_in_the_hash() -> None:
 
 def test_an_unknown_protocol_is_refused_with_the_valid_ids() -> None:
     """Red when an id falls back to a default."""
-    with pytest.raises(InvalidInput, match="expected one of mini-en-1, got whisper"):
+    with pytest.raises(InvalidInput, match=r"expected one of mini-en-1, .*f5-tts, got whisper"):
         find_protocol("whisper")
 
 
@@ -105,10 +106,11 @@ def test_the_model_is_asked_for_the_audible_windows_only() -> None:
     transcriber = FasterWhisperTranscriber(model, {}, workers=1)
     silence = np.zeros(30 * 16_000, np.float32)
     sound = tone(8_000)
-    assert transcriber.transcribe(np.concatenate([silence, tone(30 * 16_000), silence, sound])) == "word word"
+    clip = Clip(np.concatenate([silence, tone(30 * 16_000), silence, sound]), "0" * 64)
+    assert transcriber.transcribe(clip) == "word word"
     assert model.clips == [30.0, 60.0, 90.0, 90.5]
     model.clips = None
-    assert transcriber.transcribe(silence) == ""
+    assert transcriber.transcribe(Clip(silence, "0" * 64)) == ""
     assert model.clips is None
 
 

@@ -22,6 +22,7 @@ from ttsbench.records import (
     sha256_of,
 )
 from ttsbench.score import score_run, score_under
+from ttsbench.score.asr import Clip
 
 ROOT = Path(__file__).parents[2]
 TEXT = "One, two, three!"
@@ -134,6 +135,13 @@ def test_an_empty_transcript_is_scored_as_all_deletions_and_counted(tmp_path: Pa
     assert (summary.all_rows.deletions, summary.all_rows.sentence_mean_pct) == (6, 50)
 
 
+def test_rows_that_end_early_are_counted(tmp_path: Path) -> None:
+    """Red when an empty transcript counts as one, or rows are counted for words."""
+    write_run(tmp_path, [spoken(tmp_path, index, TEXT) for index in range(4)])
+    summary = score(tmp_path, FakeAsr({0: "one", 1: "one two", 2: "", 3: "two three"}))
+    assert (summary.rows_trailing_deletions, summary.words_trailing_deletions) == (2, 3)
+
+
 def test_a_runaway_is_scored_whole_and_counted(tmp_path: Path) -> None:
     """Red when a row cut at the frame limit looks like any other."""
     row = spoken(tmp_path, 0, TEXT, status=RowStatus.LENGTH, finish_reason="length")
@@ -183,12 +191,12 @@ def test_several_workers_give_the_rows_in_order(tmp_path: Path) -> None:
     class Waiting(FakeAsr):
         heard_one = threading.Event()
 
-        def transcribe(self, samples: np.ndarray) -> str:
-            if len(samples) == length_of(0):
+        def transcribe(self, clip: Clip) -> str:
+            if len(clip.samples) == length_of(0):
                 assert self.heard_one.wait(timeout=30)
             else:
                 self.heard_one.set()
-            return super().transcribe(samples)
+            return super().transcribe(clip)
 
     write_run(tmp_path, [spoken(tmp_path, 0, TEXT), spoken(tmp_path, 1, TEXT)])
     done: list[tuple[int, int]] = []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttsbench.score.wer import WordEdits, aggregate, all_deleted, split_words, word_edits
+from ttsbench.score.wer import WordEdits, aggregate, all_deleted, split_words, trailing_deletions, word_edits
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,23 @@ def test_counts_of_a_row(reference: str, hypothesis: str, expected: tuple[int, i
     """Red when a kind of edit is miscounted; an empty hypothesis is all deletions whatever jiwer makes of it."""
     edits = word_edits(reference, hypothesis)
     assert (edits.substitutions, edits.deletions, edits.insertions, edits.reference_words) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "lost"),
+    [
+        ("a b c d", "a b", 2),
+        ("a b c d", "a b c x", 0),
+        ("a b c d", "b c d", 0),
+        ("a b c d", "a d", 0),
+        ("a b c d", "a b c d e", 0),
+        ("a b c d", "", 0),
+        ("", "a", 0),
+    ],
+)
+def test_words_lost_at_the_end(reference: str, hypothesis: str, lost: int) -> None:
+    """Red when deletions elsewhere count, or a row in which nothing was heard, which has a count of its own."""
+    assert trailing_deletions(reference, hypothesis) == lost
 
 
 def test_an_empty_reference_is_not_a_score() -> None:

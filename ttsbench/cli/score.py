@@ -1,8 +1,8 @@
-"""`ttsbench score`: judge a run folder from its records."""
+"""`ttsbench score`: judge a run folder from its records and WAVs."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,88 +11,157 @@ import typer
 from ttsbench.cli.failures import BROKEN, ROWS_FAILED, print_result, reported, say_to_user
 
 if TYPE_CHECKING:
-    from ttsbench.records import WerStats, WerSummary
+    from ttsbench.records import ScoreSummary, WerSummary
+    from ttsbench.score.source import RunSource
 
 DEFAULT_PROTOCOL = "mini-en-1"
-
-TABLE_COLUMNS = 100
-"""Width where there is no terminal to ask: no cell of the table wraps, so the output can be searched line by line."""
-
-PERCENTAGES = {
-    "corpus WER": "corpus_pct",
-    "sentence mean WER": "sentence_mean_pct",
-    "sentence mean, capped at 100 %": "sentence_mean_capped_pct",
-    "sentence median": "sentence_median_pct",
-    "sentence p95": "sentence_p95_pct",
-    "rows above 50 %": "share_above_50_pct",
-}
+WER = "wer"
 
 
 def score(
     run: Annotated[Path, typer.Argument(help="Run folder written by synth.")],
-    protocol: Annotated[str, typer.Option(help="Scoring protocol id.")] = DEFAULT_PROTOCOL,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Scoring protocol id, once or more often; {DEFAULT_PROTOCOL} if left out.", metavar="ID"),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="One of wer, speaker, frames, pcm, timing, once or more often; all if left out."),
+    ] = None,
+    markdown: Annotated[Path | None, typer.Option(help="File for the report as Markdown.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="Folder for plots, PNG and SVG.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Folder for all rows as Parquet and CSV.")] = None,
 ) -> None:
-    """Word error rate of a run: transcribe, compare, charge what failed."""
+    """Judge a run: its words, voices, frames, sound and times. What has not changed is not judged again."""
     with reported():
-        from ttsbench.cli.progress import RowProgress
-        from ttsbench.core import InvalidInput, Problem
-        from ttsbench.records import read_manifest
-        from ttsbench.score import score_run
+        from ttsbench.records import read_scores
 
-        if not (run / "run.json").is_file():
-            raise InvalidInput(Problem(str(run), "a run folder with run.json", "none", "make one with ttsbench synth"))
-        with RowProgress("score", read_manifest(run).corpus.rows_expected) as bar:
-            summary = score_run(run, protocol, lambda done, _: bar.update(done)).wer[protocol]
-        _print_table(run, summary)
-        _report(run, summary)
+        protocols = list(dict.fromkeys(protocol or [DEFAULT_PROTOCOL]))
+        names = _scorers(only)
+        source = _open(run)
+        _score(source, protocols if WER in names else [], [name for name in names if name != WER])
+        summary = read_scores(run)
+        _print(source, summary, names)
+        _write(source, summary, markdown, plots, export)
+        raise typer.Exit(_ledger(source, summary, protocols if WER in names else [], names))
 
 
-def _report(run: Path, summary: WerSummary) -> None:
-    """Name every row that is not in the figures as it should be, and exit accordingly."""
+def _scorers(only: list[str] | None) -> list[str]:
+    """WER and the sections, or those of them that were asked for."""
+    from ttsbench.core import InvalidInput, Problem
+    from ttsbench.score.sections import SECTIONS
+
+    every = [WER, *SECTIONS]
+    if unknown := [name for name in only or [] if name not in every]:
+        raise InvalidInput(Problem("--only", f"one of {', '.join(every)}", ", ".join(unknown)))
+    return [name for name in every if not only or name in only]
+
+
+def _open(run: Path) -> RunSource:
+    from ttsbench.core import InvalidInput, Problem
+    from ttsbench.score.source import RunSource
+
+    if not (run / "run.json").is_file():
+        raise InvalidInput(Problem(str(run), "a run folder with run.json", "none", "make one with ttsbench synth"))
+    return RunSource.open(run)
+
+
+def _score(source: RunSource, protocol_ids: Sequence[str], sections: Sequence[str]) -> None:
+    """Everything is checked before anything is judged."""
+    from ttsbench.cli.progress import RowProgress
+    from ttsbench.score.protocol import find_protocol
+    from ttsbench.score.run import check_wer, language_of, score_wer, write_wer
+    from ttsbench.score.sections import check_sections, score_section
+    from ttsbench.score.transcripts import TranscriptCache
+
+    language = language_of(source.manifest.corpus.locale)
+    protocols = [find_protocol(name, language) for name in protocol_ids]
+    check_wer(source, protocols)
+    check_sections(source, sections)
+    for name in sections:
+        with RowProgress(name, source.rows_expected) as bar:
+            score_section(source, name, lambda done, _, bar=bar: bar.update(done))  # type: ignore[misc]
+    if protocols:
+        with RowProgress(WER, rows := source.rows_expected) as bar:
+            # a row is done once per recogniser
+            scores = score_wer(
+                source, protocols, lambda done, all_: bar.update(done * rows // all_), TranscriptCache.default()
+            )
+        write_wer(source.folder, scores)
+
+
+def _print(source: RunSource, summary: ScoreSummary, names: Sequence[str]) -> None:
+    from ttsbench.report import render_terminal, score_table
+
+    print_result(f"{source.folder.path}:")
+    print_result(render_terminal(score_table(source.folder.path, summary, source.manifest)))
+
+
+def _write(
+    source: RunSource, summary: ScoreSummary, markdown: Path | None, plots: Path | None, export: Path | None
+) -> None:
+    """The report in other forms; each is named when it is there."""
+    run = source.folder.path
+    if markdown is not None:
+        from ttsbench.report import write_markdown
+
+        write_markdown(markdown, run, summary, source.manifest)
+        say_to_user(f"report: {markdown}")
+    if plots is not None:
+        from ttsbench.report.plots import write_plots
+
+        drawn = write_plots(run, plots, summary)
+        say_to_user(f"plots: {', '.join(str(path) for path in drawn.written) or 'none'}")
+        for name, why in drawn.left_out.items():
+            say_to_user(f"  no plot {name}: {why}")
+    if export is not None:
+        from ttsbench.records.export import export_run
+
+        say_to_user(f"rows: {', '.join(str(path) for path in export_run(run, export))}")
+
+
+def _ledger(source: RunSource, summary: ScoreSummary, protocol_ids: Sequence[str], names: Sequence[str]) -> int:
+    """Name every row that is not in the figures as it should be; the exit code that follows."""
+    code = 0
+    for protocol_id in protocol_ids:
+        code = max(code, _words_ledger(source, summary.wer[protocol_id]))
+    for name in names:
+        if name != WER:
+            code = max(code, _section_ledger(source, summary, name))
+    return code
+
+
+def _words_ledger(source: RunSource, summary: WerSummary) -> int:
     from ttsbench.records import Outcome, read_wer
 
-    for row in read_wer(run, summary.protocol_id).records:
+    for row in read_wer(source.folder.path, summary.protocol_id).records:
         if row.outcome is not Outcome.SCORED:
             name = f"row {row.row_index}" if row.utterance_id is None else row.utterance_id
             say_to_user(f"  {row.outcome.value} {name}: {row.cause}, {row.cause_detail}")
     if not summary.complete:
         say_to_user(f"incomplete: {'; '.join(summary.incomplete_because)}")
     if summary.rows_unscored:
-        raise typer.Exit(BROKEN)
-    if summary.rows_charged:
-        raise typer.Exit(ROWS_FAILED)
+        return BROKEN
+    return ROWS_FAILED if summary.rows_charged else 0
 
 
-def _print_table(run: Path, summary: WerSummary) -> None:
-    """The figures, charged rows included and beside them those of the survivors alone."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    table.add_column("figure")
-    table.add_column("all rows", justify="right")
-    table.add_column("survivors only", justify="right")
-    both = (summary.all_rows, summary.survivors)
-    for label, name in PERCENTAGES.items():
-        table.add_row(label, *(_percent(stats, name) for stats in both))
-    table.add_row("rows", *("-" if stats is None else str(stats.rows) for stats in both))
-    table.add_row("reference words", *("-" if stats is None else str(stats.reference_words) for stats in both))
-    table.add_row("substitutions/deletions/insertions", *(_edits(stats) for stats in both))
-    table.add_row("rows charged", str(summary.rows_charged), "-")
-    table.add_row("rows unscored", str(summary.rows_unscored), "-")
-    table.add_row("rows cut at their frame limit", str(summary.rows_cut_at_length), "-")
-    console = Console(width=None if sys.stdout.isatty() else TABLE_COLUMNS)
-    # Captured, for rich ends the process with its own exit code where the reader of stdout is gone.
-    with console.capture() as rendered:
-        console.print(table)
-    print_result(f"{run}: word error rate, protocol {summary.protocol_id}")
-    print_result(rendered.get().rstrip("\n"))
+def _section_ledger(source: RunSource, summary: ScoreSummary, name: str) -> int:
+    """A row that a scorer broke on is unscored; one whose frames were traced as lost or repeated has failed."""
+    section = getattr(summary, name)
+    if section.coverage.rows_unscored:
+        causes = ", ".join(f"{count} {cause}" for cause, count in section.coverage.unscored_by_cause.items())
+        say_to_user(f"incomplete: {name} has {section.coverage.rows_unscored} unscored rows: {causes}")
+        return BROKEN
+    return _frames_ledger(source) if name == "frames" else 0
 
 
-def _percent(stats: WerStats | None, name: str) -> str:
-    value = None if stats is None else getattr(stats, name)
-    return "-" if value is None else f"{value:.2f} %"
+def _frames_ledger(source: RunSource) -> int:
+    from ttsbench.records import read_rows
+    from ttsbench.records.frames import FramesOutcome, FramesRow
 
-
-def _edits(stats: WerStats | None) -> str:
-    return "-" if stats is None else f"{stats.substitutions}/{stats.deletions}/{stats.insertions}"
+    rows = read_rows(source.folder.path, "frames", FramesRow).records
+    affected = [row for row in rows if row.outcome is FramesOutcome.AFFECTED]
+    for row in affected:
+        name = f"row {row.row_index}" if row.utterance_id is None else row.utterance_id
+        say_to_user(f"  frames of {name}: {', '.join(dict.fromkeys(finding.fault for finding in row.findings))}")
+    return ROWS_FAILED if affected else 0

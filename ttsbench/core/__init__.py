@@ -1,6 +1,6 @@
 """The nouns every other room speaks in. Plain frozen dataclasses; nothing of the house is imported here."""
 
-from ttsbench.core.chunk import AudioChunk, Finish, FinishReason
+from ttsbench.core.chunk import AudioChunk, EmitReason, Finish, FinishReason
 from ttsbench.core.engine import Engine, EngineInfo
 from ttsbench.core.errors import InvalidInput, Problem, RowError
 from ttsbench.core.request import (
@@ -17,6 +17,7 @@ from ttsbench.core.request import (
 __all__ = [
     "AudioChunk",
     "DrawParams",
+    "EmitReason",
     "Engine",
     "EngineInfo",
     "Finish",

@@ -19,6 +19,15 @@ class FinishReason(StrEnum):
     FAILED = "failed"
 
 
+class EmitReason(StrEnum):
+    """Why a chunk was emitted when it was."""
+
+    FIRST = "first"
+    THRESHOLD = "threshold"
+    FLUSH = "flush"
+    CANCEL = "cancel"
+
+
 @dataclass(frozen=True)
 class Finish:
     """The end of a request. `code` and `detail` say why for FAILED, and are empty otherwise."""
@@ -26,6 +35,10 @@ class Finish:
     reason: FinishReason
     code: str = ""
     detail: str = ""
+    frames_generated: int | None = None
+    """Counted where frames are generated, not where they are emitted; None when the engine does not say."""
+    frame_limit: int | None = None
+    """Frames the request could have had: `max_frames`, or what the model's length leaves; None when unknown."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,12 @@ class AudioChunk:
     emitted_at_ns: int
     """Monotonic clock, nanoseconds."""
     finish: Finish | None = None
+    context_frames: int | None = None
+    """Earlier frames decoded again for continuity and trimmed off; None when the engine does not say."""
+    chunk_target: int | None = None
+    """Frames at which the chunk was to be emitted; None when the engine does not say or holds all back to the end."""
+    reason: EmitReason | None = None
+    """None when the engine does not say."""
 
     @property
     def final(self) -> bool:

@@ -10,11 +10,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ttsbench.core import AudioChunk, Finish, FinishReason, RowError, SpeechRequest
+from ttsbench.core import AudioChunk, EmitReason, Finish, FinishReason, RowError, SpeechRequest
 from ttsbench.engine.blocks import BlockPool, SlotPool
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.runner import Runner, StepOutput
@@ -209,7 +209,9 @@ class FusedEngine:
         """Queue the one final chunk with all frames still held, and free everything the sequence has."""
         if self._next_prompt is not None and self._next_prompt[0] is sequence:
             self._next_prompt = None
-        self._queue(sequence, time.monotonic_ns(), finish)
+        limit = sequence.frame_limit if sequence.slot >= 0 else None  # known once the prompt is
+        counted = replace(finish, frames_generated=sequence.frames, frame_limit=limit)
+        self._queue(sequence, time.monotonic_ns(), counted)
         if sequence.slot >= 0:
             self.runner.state.clear(sequence.slot)
         self.scheduler.drop(sequence)
@@ -219,5 +221,24 @@ class FusedEngine:
         held, sequence.held = sequence.held, []
         pcm = np.concatenate(held) if held else np.zeros(0, dtype=np.float32)
         span = (sequence.frames - len(held), sequence.frames)
-        self._out.append(AudioChunk(sequence.request.id, sequence.chunks, span, pcm, self.sample_rate_hz, now, finish))
+        self._out.append(
+            AudioChunk(
+                sequence.request.id,
+                sequence.chunks,
+                span,
+                pcm,
+                self.sample_rate_hz,
+                now,
+                finish,
+                context_frames=0,  # the streaming codec keeps its state: no frame is decoded twice
+                chunk_target=self._chunk_target(sequence),
+                reason=self._reason(sequence, finish),
+            )
+        )
         sequence.chunks += 1
+
+    def _reason(self, sequence: Sequence, finish: Finish | None) -> EmitReason:
+        if finish is not None:
+            return EmitReason.CANCEL if finish.reason is FinishReason.CANCELLED else EmitReason.FLUSH
+        first = self.options.first_frame_at_once and sequence.chunks == 0
+        return EmitReason.FIRST if first else EmitReason.THRESHOLD

@@ -31,6 +31,7 @@ from ttsbench.records.wav import count_clipped, to_pcm16, write_wav
 
 NOT_SUBMITTED = "never submitted"
 NO_AUDIO = "no audio arrived"
+UNSAID = "the engine does not say"
 
 
 class OutcomeWriter:
@@ -55,12 +56,15 @@ class OutcomeWriter:
                 emitted_at_ns=chunk.emitted_at_ns,
                 start_frame=chunk.frames[0],
                 end_frame=chunk.frames[1],
-                context_frames=0,  # the streaming codec keeps its state: no frame is decoded twice
+                context_frames=chunk.context_frames,
+                context_frames_missing=None if chunk.context_frames is not None else UNSAID,
+                chunk_target=chunk.chunk_target,
+                chunk_target_missing=None if chunk.chunk_target is not None else UNSAID,
                 samples=len(chunk.pcm),
                 sample_rate_hz=chunk.sample_rate_hz,
                 terminal=chunk.final,
-                reason=None,
-                reason_missing="the engine does not say why it emitted a chunk",
+                reason=chunk.reason.value if chunk.reason else None,
+                reason_missing=None if chunk.reason else UNSAID,
                 finish_reason=chunk.finish.reason.value if chunk.finish else None,
             )
             for chunk in result.chunks
@@ -96,7 +100,13 @@ class OutcomeWriter:
     def _audio_fields(self, result: RowResult, pcm: np.ndarray) -> dict[str, Any]:
         rate = result.chunks[-1].sample_rate_hz if len(pcm) else None
         final = result.chunks[-1].finish if result.chunks else None
+        generated, limit = (final.frames_generated, final.frame_limit) if final else (None, None)
+        unsaid = UNSAID if final else NOT_SUBMITTED
         return {
+            "frame_limit": limit,
+            "frame_limit_missing": unsaid if limit is None else None,
+            "frames_generated": generated,
+            "frames_generated_missing": unsaid if generated is None else None,
             "frames": result.chunks[-1].frames[1] if result.chunks else None,
             "frames_missing": None if result.chunks else NOT_SUBMITTED,
             "samples": len(pcm),

@@ -18,12 +18,13 @@ from ttsbench.records.reader import (
     read_jsonl,
     read_manifest,
     read_requests,
+    read_rows,
     read_scores,
     read_trace,
     read_wer,
 )
 from ttsbench.records.request import RequestRecord, RowStatus
-from ttsbench.records.scores import Outcome, ScoreSummary, WerRecord, WerStats, WerSummary
+from ttsbench.records.scores import ScoreSummary, SectionSource
 from ttsbench.records.settings import (
     DescribedVoiceRecord,
     DrawSettings,
@@ -35,6 +36,7 @@ from ttsbench.records.settings import (
     VoiceRecord,
 )
 from ttsbench.records.trace import TraceRecord
+from ttsbench.records.wer import Outcome, WerRecord, WerStats, WerSummary
 from ttsbench.records.writable import unwritable
 from ttsbench.records.writer import JsonlWriter, write_atomic, write_record
 
@@ -66,6 +68,7 @@ __all__ = [
     "RunStatus",
     "SamplingSettings",
     "ScoreSummary",
+    "SectionSource",
     "TraceRecord",
     "VoiceRecord",
     "WerRecord",
@@ -76,6 +79,7 @@ __all__ = [
     "read_jsonl",
     "read_manifest",
     "read_requests",
+    "read_rows",
     "read_scores",
     "read_trace",
     "read_wer",

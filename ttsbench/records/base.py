@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -50,12 +50,17 @@ class Record(BaseModel):
         json_schema_serialization_defaults_required=True,
     )
 
+    _companions: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Fields that may be missing, each with the one that says why. Found once: traces are millions of records."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        names = cls.model_fields
+        cls._companions = tuple((name, f"{name}_missing") for name in names if f"{name}_missing" in names)
+
     @model_validator(mode="after")
     def _missing_means_null_with_a_reason(self) -> Self:
-        for name in type(self).model_fields:
-            companion = f"{name}_missing"
-            if companion not in type(self).model_fields:
-                continue
+        for name, companion in self._companions:
             value, reason = getattr(self, name), getattr(self, companion)
             if (value is None) != (reason is not None):
                 state = "null without a reason" if value is None else "present, yet a reason says it is missing"

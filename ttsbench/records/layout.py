@@ -32,5 +32,9 @@ class RunFolder:
     def scores(self) -> Path:
         return self.path / "scores.json"
 
+    def score_rows(self, scorer: str) -> Path:
+        """The per-row file of a scorer: `speaker`, `frames`, `pcm` or `timing`."""
+        return self.path / "scores" / f"{scorer}.jsonl"
+
     def wer_rows(self, protocol_id: str) -> Path:
-        return self.path / "scores" / f"wer-{protocol_id}.jsonl"
+        return self.score_rows(f"wer-{protocol_id}")

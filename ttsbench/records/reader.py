@@ -5,6 +5,10 @@ is reported.
 
 Version history (a version is per record kind; a new one reads all older ones, converting them here):
   run 1, request 1, trace 1, wer 1, scores 1    first published versions
+  speaker 1, frames 1, pcm 1, timing 1          new kinds
+  scores 2                                      sections of the new kinds beside that of wer
+  request 2, trace 2                            frames_generated and frame_limit; chunk_target
+Every version so far only added fields. Those that an older record cannot have (`ADDED`) are null, with the reason.
 """
 
 from __future__ import annotations
@@ -20,10 +24,14 @@ from ttsbench.records.base import Record, sha256_of
 from ttsbench.records.layout import RunFolder
 from ttsbench.records.manifest import RunManifest
 from ttsbench.records.request import RequestRecord
-from ttsbench.records.scores import ScoreSummary, WerRecord
+from ttsbench.records.scores import ScoreSummary
 from ttsbench.records.trace import TraceRecord
+from ttsbench.records.wer import WerRecord
 
 R = TypeVar("R", bound=Record)
+
+ADDED = {("request", 2): ("frame_limit", "frames_generated"), ("trace", 2): ("chunk_target",)}
+"""Fields that a version of a kind added and that cannot be left out."""
 
 
 class RecordError(Exception):
@@ -102,6 +110,11 @@ def read_wer(run_dir: Path, protocol_id: str) -> JsonLines[WerRecord]:
     return read_jsonl(RunFolder(run_dir).wer_rows(protocol_id), WerRecord)
 
 
+def read_rows(run_dir: Path, scorer: str, model: type[R]) -> JsonLines[R]:
+    """The per-row file of a scorer."""
+    return read_jsonl(RunFolder(run_dir).score_rows(scorer), model)
+
+
 def read_jsonl(path: Path, model: type[R]) -> JsonLines[R]:
     """Every record of a JSON-lines file. Raises RecordError, or FileNotFoundError."""
     data = path.read_bytes()
@@ -118,11 +131,24 @@ def parse_record(data: bytes, model: type[R], where: str) -> R:
     except ValueError as error:
         raise RecordError(where, f"not JSON: {error}") from None
     _check_kind(head, model, where)
+    if head["schema_version"] < (newest := model.model_fields["schema_version"].default):
+        data = json.dumps(_upgraded(head, newest)).encode()
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, e['loc'])) or 'record'}: {e['msg']}" for e in error.errors()]
         raise RecordError(where, "; ".join(faults)) from None
+
+
+def _upgraded(head: dict[str, object], newest: int) -> dict[str, object]:
+    """An older record's JSON as one of the newest version."""
+    kind, version = str(head["kind"]), head["schema_version"]
+    made = head | {"schema_version": newest}
+    for (of, since), names in ADDED.items():
+        if of == kind and isinstance(version, int) and version < since:
+            for name in names:
+                made |= {name: None, f"{name}_missing": f"{kind} version {version} does not hold it"}
+    return made
 
 
 def _check_kind(head: object, model: type[Record], where: str) -> None:
@@ -132,7 +158,9 @@ def _check_kind(head: object, model: type[Record], where: str) -> None:
     if head["kind"] != expected["kind"]:
         raise RecordError(where, f"expected a record of kind {expected['kind']}, got {head['kind']!r}")
     version, newest = head["schema_version"], expected["schema_version"]
-    if isinstance(version, int) and version > newest:
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise RecordError(where, f"expected a schema_version from 1 on, got {version!r}")
+    if version > newest:
         raise RecordError(where, f"{head['kind']} version {version} is newer than {newest}; upgrade ttsbench")
 
 

@@ -42,7 +42,7 @@ _FINISH_OF_STATUS = {
 class RequestRecord(Record):
     """One row's outcome."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     """Version of this record kind; history in `ttsbench.records.reader`."""
     kind: Literal["request"] = "request"
     """Record kind."""
@@ -78,6 +78,14 @@ class RequestRecord(Record):
     """The request's own seed."""
     max_frames: Annotated[int, Field(gt=0)]
     """The request's frame limit."""
+    frame_limit: Count | None
+    """Frames the row could have: max_frames, or what the model's length leaves after the prompt."""
+    frame_limit_missing: Reason | None = None
+    """Why it is unknown, such as a row that was never admitted."""
+    frames_generated: Count | None
+    """Codec frames the engine generated, counted where they are generated."""
+    frames_generated_missing: Reason | None = None
+    """Why they are unknown, such as an engine that does not count them apart from what it emits."""
     frames: Count | None
     """Codec frames the engine gave out."""
     frames_missing: Reason | None = None

@@ -5,16 +5,25 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from ttsbench.records.base import Record
+from ttsbench.records.frames import FramesRow
 from ttsbench.records.manifest import RunManifest
+from ttsbench.records.pcm import PcmRow
 from ttsbench.records.request import RequestRecord
-from ttsbench.records.scores import ScoreSummary, WerRecord
+from ttsbench.records.scores import ScoreSummary
+from ttsbench.records.speaker import SpeakerRow
+from ttsbench.records.timing import TimingRow
 from ttsbench.records.trace import TraceRecord
+from ttsbench.records.wer import WerRecord
 
 KINDS: dict[str, type[Record]] = {
     "run": RunManifest,
     "request": RequestRecord,
     "trace": TraceRecord,
     "wer": WerRecord,
+    "speaker": SpeakerRow,
+    "frames": FramesRow,
+    "pcm": PcmRow,
+    "timing": TimingRow,
     "scores": ScoreSummary,
 }
 

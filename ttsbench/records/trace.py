@@ -17,7 +17,7 @@ from ttsbench.records.request import FinishName
 class TraceRecord(Record):
     """One emission."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     """Version of this record kind; history in `ttsbench.records.reader`."""
     kind: Literal["trace"] = "trace"
     """Record kind."""
@@ -43,6 +43,10 @@ class TraceRecord(Record):
     """Earlier frames decoded again for continuity and trimmed off."""
     context_frames_missing: Reason | None = None
     """Why that is unknown."""
+    chunk_target: Count | None
+    """Frames at which the chunk was to be emitted. It says when, never what: frames are absolute."""
+    chunk_target_missing: Reason | None = None
+    """Why that is unknown, such as an utterance held back to its end."""
     samples: Count
     """PCM samples of the chunk."""
     sample_rate_hz: Annotated[int, Field(gt=0)]

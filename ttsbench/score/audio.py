@@ -63,6 +63,17 @@ def audible_windows(samples: np.ndarray) -> list[tuple[int, int]]:
     return [(w * WINDOW_S, (w + 1) * WINDOW_S) for w in windows if _is_audible(samples[w * step : (w + 1) * step])]
 
 
+def audible_stretches(samples: np.ndarray) -> list[tuple[int, int]]:
+    """Start and end, in samples, of what is not silent: neighbouring audible windows are one stretch, never cut."""
+    stretches: list[tuple[int, int]] = []
+    for start_s, end_s in audible_windows(samples):
+        start, end = start_s * ASR_RATE_HZ, min(end_s * ASR_RATE_HZ, len(samples))
+        if stretches and stretches[-1][1] == start:
+            start = stretches.pop()[0]
+        stretches.append((start, end))
+    return stretches
+
+
 def _is_audible(samples: np.ndarray) -> bool:
     width = round(FRAME_S * ASR_RATE_HZ)
     padded = np.pad(samples, (0, -len(samples) % width), mode="edge")

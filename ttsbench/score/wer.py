@@ -14,6 +14,7 @@ import jiwer
 import numpy as np
 
 from ttsbench.records import WerStats
+from ttsbench.score.bootstrap import intervals
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,15 @@ def word_edits(reference: str, hypothesis: str) -> WordEdits:
     return WordEdits(out.substitutions, out.deletions, out.insertions, len(expected))
 
 
+def trailing_deletions(reference: str, hypothesis: str) -> int:
+    """Words lost at the end of the reference, where anything was heard at all; 0 for an empty hypothesis."""
+    expected, heard = split_words(reference), split_words(hypothesis)
+    if not expected or not heard:
+        return 0
+    last = jiwer.process_words(" ".join(expected), " ".join(heard)).alignments[0][-1]
+    return last.ref_end_idx - last.ref_start_idx if last.type == "delete" else 0
+
+
 def all_deleted(reference: str) -> WordEdits:
     """The charge for a row with no audio worth recognising: every reference word deleted (0 words is possible)."""
     words = len(split_words(reference))
@@ -68,6 +78,8 @@ def aggregate(rows: Sequence[WordEdits | None]) -> WerStats:
     words = sum(row.reference_words for row in known)
     unknown = len(rows) - len(known)
     reason = f"{unknown} rows have an unknown text" if unknown else None if words else "no reference words"
+    counted = None if reason else ([row.errors for row in known], [row.reference_words for row in known])
+    mean_interval, corpus_interval = intervals(wer, counted)
     return WerStats(
         rows=len(rows),
         sentence_mean_pct=float(wer.mean()),
@@ -83,4 +95,6 @@ def aggregate(rows: Sequence[WordEdits | None]) -> WerStats:
         reference_words=words,
         corpus_pct=None if reason else 100 * sum(row.errors for row in known) / words,
         corpus_pct_missing=reason,
+        sentence_mean_interval=mean_interval,
+        corpus_interval=corpus_interval,
     )

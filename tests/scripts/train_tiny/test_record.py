@@ -10,7 +10,8 @@ from scripts.train_tiny.record import options, record
 
 def test_paths_stay_out_and_values_stay_in() -> None:
     """Red when folders are kept, bare ones too, when a share is taken for a path, or when values are lost."""
-    command = ["--text", "/somewhere/text", "--decoder", "/x/decoder", "--run", "RUN", "--part", "0/2", "--lengths", "96", "128", "--compile"]
+    command = ["--text", "/somewhere/text", "--decoder", "/x/decoder", "--run", "RUN"]
+    command += ["--part", "0/2", "--lengths", "96", "128", "--compile"]
     assert options(command) == {"part": "0/2", "lengths": ["96", "128"], "compile": []}
 
 

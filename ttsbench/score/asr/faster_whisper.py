@@ -6,19 +6,18 @@ keeps every row's arithmetic the same however many workers there are.
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from pydantic import JsonValue
 
 from ttsbench.core import InvalidInput, Problem
+from ttsbench.score.asr import Clip
+from ttsbench.score.asr.weights import file_sha256, missing_package, package_versions
 from ttsbench.score.audio import ASR_RATE_HZ, audible_windows
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ class FasterWhisperSpec:
     compute_type: str
     options: Mapping[str, JsonValue] = field(default_factory=lambda: dict(GREEDY_ENGLISH))
 
+    cacheable: ClassVar[bool] = True
+
     def pinned(self) -> dict[str, JsonValue]:
         return {
             "engine": "faster-whisper",
@@ -71,8 +72,11 @@ class FasterWhisperSpec:
             "options": dict(self.options),
         }
 
+    def found(self) -> dict[str, JsonValue]:
+        return {}
+
     def versions(self) -> dict[str, str]:
-        return {name: importlib.metadata.version(name) for name in ("faster-whisper", "ctranslate2", "tokenizers")}
+        return package_versions("faster-whisper", "ctranslate2", "tokenizers")
 
     def open(self) -> FasterWhisperTranscriber:
         folder = self._find()
@@ -80,9 +84,8 @@ class FasterWhisperSpec:
         try:
             from faster_whisper import WhisperModel
         except ImportError as error:
-            problem = Problem("recogniser", "the package faster-whisper", str(error), "pip install faster-whisper")
-            raise InvalidInput(problem) from error
-        workers = min(MAX_WORKERS, _usable_cores())
+            raise InvalidInput(missing_package("faster-whisper", str(error))) from error
+        workers = min(MAX_WORKERS, usable_cores())
         model = WhisperModel(
             str(folder), device="cpu", compute_type=self.compute_type, cpu_threads=1, num_workers=workers
         )
@@ -99,7 +102,7 @@ class FasterWhisperSpec:
         problems = []
         for name, expected in self.files.items():
             path = folder / name
-            got = _file_sha256(path) if path.is_file() else "no such file"
+            got = file_sha256(path) if path.is_file() else "no such file"
             if got != expected:
                 problems.append(Problem(str(path), f"sha256 {expected}", got, self._hint()))
         if problems:
@@ -117,7 +120,8 @@ class FasterWhisperTranscriber:
         self._model = model
         self._options = dict(options)
 
-    def transcribe(self, samples: np.ndarray) -> str:
+    def transcribe(self, clip: Clip) -> str:
+        samples = clip.samples
         windows = audible_windows(samples)
         if not windows:
             return ""
@@ -127,12 +131,8 @@ class FasterWhisperTranscriber:
         return "".join(segment.text for segment in segments).strip()
 
 
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _usable_cores() -> int:
+def usable_cores() -> int:
+    """Cores this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

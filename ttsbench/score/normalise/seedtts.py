@@ -12,6 +12,7 @@ glues its neighbours together; the no-break space is neither removed nor squeeze
 from __future__ import annotations
 
 import string
+from functools import cache
 
 HANZI_PUNCTUATION = (
     "＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠"  # full-width forms of ASCII marks
@@ -25,14 +26,26 @@ HANZI_PUNCTUATION = (
 PUNCTUATION = (HANZI_PUNCTUATION + string.punctuation).replace("'", "")
 """Every character that the rule removes."""
 
-_REMOVE = dict.fromkeys(map(ord, PUNCTUATION))
-
 
 def normalise_seedtts(text: str, language: str) -> str:
     """`text` under the rule; `language` is "en" or "zh", the only two the rule knows (ValueError otherwise)."""
-    text = text.translate(_REMOVE).replace("  ", " ")
+    return as_words(remove(text, PUNCTUATION).replace("  ", " "), language)
+
+
+def remove(text: str, marks: str) -> str:
+    """`text` without those characters; nothing takes their place."""
+    return text.translate(_table(marks))
+
+
+def as_words(text: str, language: str) -> str:
+    """The rule's last step: lower case in English, characters apart in Chinese."""
     if language == "en":
         return text.lower()
     if language == "zh":
         return " ".join(text)
     raise ValueError(f"the Seed-TTS text rule knows en and zh, got {language!r}")
+
+
+@cache
+def _table(marks: str) -> dict[int, None]:
+    return dict.fromkeys(map(ord, marks))
