@@ -14,7 +14,7 @@ _INSTRUCT = "How to speak (CustomVoice), or the voice to make up (VoiceDesign)."
 _LAYOUT = "Text one token per frame, or whole in the prompt; by default what profile and checkpoint say."
 _SEED = "Makes the noise repeatable; drawn and recorded when absent."
 
-Model = Annotated[str, typer.Option(help="Checkpoint: tiny, a folder, or a hub id.")]
+Model = Annotated[str, typer.Option(help="Checkpoint: tiny, tiny-base, a folder, or a hub id.")]
 VoiceName = Annotated[str | None, typer.Option(help="Named voice (CustomVoice); the checkpoint's first by default.")]
 Instruct = Annotated[str | None, typer.Option(help=_INSTRUCT)]
 Language = Annotated[str, typer.Option(help="Language name or code; auto leaves it to the model.")]

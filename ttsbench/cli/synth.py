@@ -77,7 +77,7 @@ def _run(synthesis: Synthesis) -> RunManifest:
 
         def show(progress: Progress) -> None:
             rate = progress.audio_s / progress.elapsed_s if progress.elapsed_s else 0.0
-            bar.update(progress.done, f"{progress.charged} charged, {rate:.1f} audio-s/s")
+            bar.update(progress.done, f"{progress.charged} not ok, {rate:.1f} audio-s/s")
 
         try:
             return synthesis.run(show, stopping)

@@ -82,6 +82,12 @@ def test_goldens_of_tiny_base_cover_each_way_of_cloning() -> None:
     assert ways == dict.fromkeys(product(("speaker vector", "in context"), ("english", "auto"), (False, True)), 2)
 
 
+def test_the_page_has_a_row_for_each_embedded_checkpoint() -> None:
+    """Red when a checkpoint is added and scripts/exactness.py is not run."""
+    page = (exactness.GOLDEN.parents[1] / "docs" / "exactness.md").read_text(encoding="utf-8")
+    assert all(f"| greedy codes of {name} | 16 | equal |" in page for name in EMBEDDED)
+
+
 def test_a_small_fault_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison itself can fail: the reference's sum of code embeddings without its last codebook is caught."""
     talker = exactness.toy("toy-base").model.talker

@@ -123,7 +123,8 @@ def as_heard(findings: tuple[PcmFinding, ...] | None, shift_s: float = 0.0) -> l
 
 
 def test_findings_do_not_change_with_gain_padding_or_rate(tmp_path: Path) -> None:
-    """A hole of 80 ms and a replay of 400 ms, and each clip clean. A place may move by one step of 5 ms in rounding.
+    """A hole of 80 ms and a replay of 400 ms, and each clip clean. A place may move by 10 ms, the block that replays
+    are compared by.
 
     Red when a bar is absolute, a level is a percentile of frames, or a length is in samples of the file.
     """
@@ -146,7 +147,7 @@ def test_findings_do_not_change_with_gain_padding_or_rate(tmp_path: Path) -> Non
         heard = [as_heard(row.findings, shift_s) for row in stored(tmp_path, other)]
         assert [[kind for kind, _ in row] for row in heard] == [[kind for kind, _ in row] for row in plain], name
         for one, was in zip(heard, plain, strict=True):
-            assert [place for _, place in one] == pytest.approx([place for _, place in was], abs=1), name
+            assert [place for _, place in one] == pytest.approx([place for _, place in was], abs=2), name
 
 
 def test_what_is_pinned_is_hashed_and_the_same_twice(tmp_path: Path) -> None:

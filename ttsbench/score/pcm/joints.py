@@ -34,7 +34,7 @@ CLICK_AT_EDGE = Weights((0.162, 0.133, 0.095, 0.249, 0.132), 0.14)
 CLICK_ANYWHERE = Weights((0.0, 0.0, 0.0, 0.434, 0.168), -3.27)
 CLICK_OVER_SPLICE = Weights((-0.117, 0.049, -0.223, 0.297, 0.236), 4.07)
 """What a joint is, once it is one."""
-SPLICE_BAR, CLICK_BAR, ANYWHERE_BAR = 0.9, 0.9, 4.0
+SPLICE_BAR, CLICK_BAR, ANYWHERE_BAR = 0.9, 0.9, 5.0
 """Least log odds, however smooth a run's speech."""
 ALLOWANCE_OF_SHORT_ROWS = 3.4
 """Log odds off the bar in a row too short for its text: something is missing, and one point shows best where."""

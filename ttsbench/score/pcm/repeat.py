@@ -37,6 +37,8 @@ SHORTEST_S = 0.2
 GAP_BLOCKS = 2
 """Blocks that may disagree inside a stretch."""
 HUM_LIKENESS = 0.97
+TYPICAL_PCT, WORSE_DB = 95.0, 6.0
+"""How far the ends of a stretch may differ: from the source by so much more than loud blocks do."""
 
 
 def find_repeats(clip: Clip) -> list[PcmFinding]:
@@ -98,13 +100,14 @@ def _compare(clip: Clip, begin: int, coarse: float) -> PcmFinding | None:
     error = np.square(here - there).mean(axis=1)
     inaudible = clip.level * ratio(INAUDIBLE_DB)
     agree = error <= np.maximum(power * ratio(-AGREEMENT_DB), inaudible)
-    audible = power > inaudible
+    audible, loud = power > inaudible, power > clip.level * ratio(SEGMENT_DB)
     for first, end in runs(_bridged(agree)):
         inside = first <= begin // BLOCK + count(SEGMENT_S) // (2 * BLOCK) < end
-        if not inside or audible[first:end].sum() * BLOCK < count(SHORTEST_S):
+        if not inside or audible[first:end].sum() * BLOCK < count(SHORTEST_S) or not loud[first:end].any():
             continue
         if _is_hum(clip.samples[first * BLOCK : end * BLOCK]):
             return None
+        first, end = _trimmed(first, end, error, loud)
         strength = 10 * np.log10(power[first:end].sum() / max(error[first:end].sum(), power[first:end].sum() * 1e-6))
         return PcmFinding(
             kind=FaultKind.REPEAT,
@@ -114,6 +117,13 @@ def _compare(clip: Clip, begin: int, coarse: float) -> PcmFinding | None:
             source_s=clip.at_s(int(first * BLOCK)),
         )
     return None
+
+
+def _trimmed(first: int, end: int, error: np.ndarray, loud: np.ndarray) -> tuple[int, int]:
+    """The stretch without what agrees worse than its loud blocks do: quiet beside an exact replay is no part of it."""
+    typical = np.percentile(error[first:end][loud[first:end]], TYPICAL_PCT)
+    fitting = first + np.flatnonzero(error[first:end] <= typical * ratio(WORSE_DB))
+    return int(fitting[0]), int(fitting[-1]) + 1
 
 
 def _exact_lag(samples: np.ndarray, begin: int, coarse: float) -> float:

@@ -26,8 +26,8 @@ SPOKEN_DB = -28.0
 PEAK = 2
 """Samples either way that belong to a peak: resampling spreads it."""
 AROUND, NEAR, FAR, SIDE = count(0.008), count(0.0012), count(0.006), count(0.01)
-SAME_ORIGIN_S = 0.001
-"""Two counts of frames nearer than that are one."""
+PADDING_S = 0.25
+"""Digital silence at the start that no decoder makes."""
 FLOOR_DB = -60.0
 """What is this far under the clip's level counts as that much."""
 
@@ -84,12 +84,11 @@ class Traits:
 def frame_edges(clip: Clip, hop_s: float) -> np.ndarray:
     """Inner frame edges as sample indices, int64 [E].
 
-    Frames are counted from the start of the file and, where it begins with digital silence, from the first sound too:
-    padding moves the one, an engine that begins with zeros the other.
+    Frames are counted from the start of the file; from the first sound where so much digital silence precedes it that
+    somebody has put it there.
     """
-    length_s = len(clip.samples) / ANALYSIS_RATE_HZ
     from_file = -clip.offset_s % hop_s
-    apart = min(from_file, hop_s - from_file) > SAME_ORIGIN_S
-    times = np.concatenate([np.arange(first, length_s, hop_s) for first in ([hop_s, from_file] if apart else [hop_s])])
-    points = np.unique(np.round(times * ANALYSIS_RATE_HZ).astype(np.int64))
-    return points[points < len(clip.samples) - 1]
+    first = from_file if 0 < clip.offset_s < PADDING_S else hop_s
+    times = np.arange(first or hop_s, len(clip.samples) / ANALYSIS_RATE_HZ, hop_s)
+    points = np.round(times * ANALYSIS_RATE_HZ).astype(np.int64)
+    return points[(points > 0) & (points < len(clip.samples) - 1)]

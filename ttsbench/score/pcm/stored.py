@@ -14,6 +14,8 @@ FLAT_SAMPLES = 4
 """Equal samples in a row at the clip's largest value that make a flat top."""
 FLAT_TOPS = 2
 """Flat tops that make clipping; one may be chance."""
+HELD = 0.05
+"""Least size of a value that is held, in standard deviations: what rounding leaves of room tone is held by nature."""
 STUCK_S = 0.02
 DC_DB = -14.0
 """Power of the mean against that of the clip: a fifth of its amplitude. Short clips reach a tenth by chance."""
@@ -25,7 +27,7 @@ def find_stored_faults(samples: np.ndarray, sample_rate_hz: int, clipped_samples
     inner = samples[first:end].astype(np.float64)
     if not len(inner):
         return []
-    held = runs(np.concatenate([[False], (np.diff(inner) == 0) & (np.abs(inner[1:]) > DIGITAL_SILENCE)]))
+    held = runs(np.concatenate([[False], (np.diff(inner) == 0) & (np.abs(inner[1:]) > HELD * inner.std())]))
     held[:, 0] -= 1  # the run is of samples equal to the one before
     found = _clipping(inner, held, clipped_samples) + _stuck(held, sample_rate_hz) + _offset(inner)
     begin_s = first / sample_rate_hz
