@@ -53,15 +53,15 @@ The texts of `mini-en`'s 64 rows, at the shipped defaults, with seeds 0, 1 and 2
 turn: 8 of voices that training heard, 8 of voices it did not; in the streaming text layout. Word errors are those of
 protocol `mini-en-1`, whose recogniser is Whisper tiny.en. A voice is told by the nearest of the 16 clips.
 
-The judges disagree about voices that training did not hear: what the embedded one takes for the clip's voice every time,
-the independent one does in fewer than half of the rows. Take such voices for alike, not for the same.
+The judges disagree about voices that training did not hear: what the embedded one takes for the clip's voice every
+time, the independent one does in fewer than half of the rows. Take such voices for alike, not for the same.
 """,
 }
 """How the evaluation in a card was made."""
 CLIPS = (
-    "that of a clip of English with sound up to 11 kHz: one sentence of 2 to 5 s in context; longer ones, up to 30 s, and "
-    "shorter ones by speaker vector alone. A clip at 16 kHz loses its voice; in context, several sentences in one clip lose "
-    "the words, from 12 s on without end"
+    "that of a clip of English with sound up to 11 kHz: one sentence of 2 to 5 s in context; longer ones, up to 30 s, "
+    "and shorter ones by speaker vector alone. A clip at 16 kHz loses its voice; in context, several sentences in one "
+    "clip lose the words, from 12 s on without end"
 )
 
 Tensors = dict[str, Tensor]

@@ -75,6 +75,34 @@ def test_everything_is_judged_unless_less_is_asked_for(tmp_path: Path, heard: di
         assert title in ended.out
 
 
+def test_only_what_was_judged_now_is_shown(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when figures of an earlier scoring, which may be of other sounds, stand beside new ones."""
+    heard |= {0: TEXT}
+    run = run_of(tmp_path, 1)
+    assert ttsbench("score", run, "--only", "wer", "--protocol", "fake-1").code == 0
+    ended = ttsbench("score", run, "--only", "timing")
+    assert "fake-1" not in ended.out
+    assert read_scores(run).wer.keys() == {"fake-1"}
+
+
+def test_a_missing_recogniser_is_told_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goes red when other scorers have run and written before it is looked for."""
+    monkeypatch.setenv("TTSBENCH_MODELS", str(tmp_path / "none"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    run = run_of(tmp_path, 1)
+    ended = ttsbench("score", run, "--protocol", "seedtts-official-1")
+    assert ended.code == 2
+    assert not (run / "scores.json").exists()
+
+
+def test_rows_that_a_scorer_could_not_measure_are_no_success(tmp_path: Path) -> None:
+    """Goes red when a run with failed rows passes as long as words are not asked for."""
+    run = run_of(tmp_path, 1, request_without_audio(1, RowStatus.FAILED, TEXT))
+    ended = ttsbench("score", run, "--only", "pcm")
+    assert ended.code == 4
+    assert "pcm: not measured: 1 failed" in ended.err
+
+
 def test_a_scorer_that_does_not_exist_is_refused_before_work(tmp_path: Path) -> None:
     """Goes red when a misspelled name judges nothing and says that all is well."""
     ended = ttsbench("score", run_of(tmp_path, 1), "--only", "words")

@@ -23,7 +23,7 @@ def say(
     voice: options.VoiceName = None,
     instruct: options.Instruct = None,
     reference: Annotated[Path | None, typer.Option(help="Clip whose voice to clone (Base).")] = None,
-    transcript: Annotated[str | None, typer.Option(help="What the clip says: clones in context, else by speaker vector.")] = None,
+    transcript: Annotated[str | None, typer.Option(help="What the clip says; else cloned by speaker vector.")] = None,
     language: options.Language = "auto",
     text_layout: options.Layout = None,
     seed: options.Seed = None,

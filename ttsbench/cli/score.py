@@ -40,8 +40,8 @@ def score(
         names = _scorers(only)
         source = _open(run)
         _score(source, protocols if WER in names else [], [name for name in names if name != WER])
-        summary = read_scores(run)
-        _print(source, summary, names)
+        summary = _asked_for(read_scores(run), protocols, names)
+        _print(source, summary)
         _write(source, summary, markdown, plots, export)
         raise typer.Exit(_ledger(source, summary, protocols if WER in names else [], names))
 
@@ -67,7 +67,7 @@ def _open(run: Path) -> RunSource:
 
 
 def _score(source: RunSource, protocol_ids: Sequence[str], sections: Sequence[str]) -> None:
-    """Everything is checked before anything is judged."""
+    """All is checked before anything is judged. Words come first: a recogniser that is missing then costs nothing."""
     from ttsbench.cli.progress import RowProgress
     from ttsbench.score.protocol import find_protocol
     from ttsbench.score.run import check_wer, language_of, score_wer, write_wer
@@ -78,9 +78,6 @@ def _score(source: RunSource, protocol_ids: Sequence[str], sections: Sequence[st
     protocols = [find_protocol(name, language) for name in protocol_ids]
     check_wer(source, protocols)
     check_sections(source, sections)
-    for name in sections:
-        with RowProgress(name, source.rows_expected) as bar:
-            score_section(source, name, lambda done, _, bar=bar: bar.update(done))  # type: ignore[misc]
     if protocols:
         with RowProgress(WER, rows := source.rows_expected) as bar:
             # a row is done once per recogniser
@@ -88,9 +85,20 @@ def _score(source: RunSource, protocol_ids: Sequence[str], sections: Sequence[st
                 source, protocols, lambda done, all_: bar.update(done * rows // all_), TranscriptCache.default()
             )
         write_wer(source.folder, scores)
+    for name in sections:
+        with RowProgress(name, source.rows_expected) as bar:
+            score_section(source, name, lambda done, _, bar=bar: bar.update(done))  # type: ignore[misc]
 
 
-def _print(source: RunSource, summary: ScoreSummary, names: Sequence[str]) -> None:
+def _asked_for(summary: ScoreSummary, protocol_ids: Sequence[str], names: Sequence[str]) -> ScoreSummary:
+    """What was judged just now: anything else in scores.json may be of what lay here before."""
+    from ttsbench.score.sections import SECTIONS
+
+    wer = {name: summary.wer[name] for name in protocol_ids} if WER in names else {}
+    return summary.revised(wer=wer, **{name: None for name in SECTIONS if name not in names})
+
+
+def _print(source: RunSource, summary: ScoreSummary) -> None:
     from ttsbench.report import render_terminal, score_table
 
     print_result(f"{source.folder.path}:")
@@ -147,15 +155,20 @@ def _words_ledger(source: RunSource, summary: WerSummary) -> int:
 
 def _section_ledger(source: RunSource, summary: ScoreSummary, name: str) -> int:
     """A row that a scorer broke on is unscored; one whose frames were traced as lost or repeated has failed."""
-    section = getattr(summary, name)
-    if section.coverage.rows_unscored:
-        causes = ", ".join(f"{count} {cause}" for cause, count in section.coverage.unscored_by_cause.items())
-        say_to_user(f"incomplete: {name} has {section.coverage.rows_unscored} unscored rows: {causes}")
+    coverage = getattr(summary, name).coverage
+    if coverage.rows_unscored:
+        causes = ", ".join(f"{count} {cause}" for cause, count in coverage.unscored_by_cause.items())
+        say_to_user(f"incomplete: {name} has {coverage.rows_unscored} unscored rows: {causes}")
         return BROKEN
-    return _frames_ledger(source) if name == "frames" else 0
+    if name == "frames":  # that an engine does not trace is no fault of its rows
+        return _frames_ledger(source, summary)
+    failed = coverage.failed_by_cause | ({"missing_record": coverage.rows_missing} if coverage.rows_missing else {})
+    if failed:
+        say_to_user(f"  {name}: not measured: {', '.join(f'{count} {cause}' for cause, count in failed.items())}")
+    return ROWS_FAILED if failed else 0
 
 
-def _frames_ledger(source: RunSource) -> int:
+def _frames_ledger(source: RunSource, summary: ScoreSummary) -> int:
     from ttsbench.records import read_rows
     from ttsbench.records.frames import FramesOutcome, FramesRow
 
@@ -164,4 +177,8 @@ def _frames_ledger(source: RunSource) -> int:
     for row in affected:
         name = f"row {row.row_index}" if row.utterance_id is None else row.utterance_id
         say_to_user(f"  frames of {name}: {', '.join(dict.fromkeys(finding.fault for finding in row.findings))}")
-    return ROWS_FAILED if affected else 0
+    figures = None if summary.frames is None else summary.frames.figures
+    stray = 0 if figures is None else figures.emissions_without_record
+    if stray:
+        say_to_user(f"  frames: {stray} emissions belong to no recorded row")
+    return ROWS_FAILED if affected or stray else 0

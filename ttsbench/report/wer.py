@@ -28,6 +28,7 @@ COUNTS = {
     "words_trailing_deletions": "words deleted at the end",
 }
 NO_INTERVAL = "rows too few for an interval, or the figure itself is missing"
+NO_PROMPT_WORDS = "no row has a prompt whose words are known"
 Pick = Callable[[WerStats], str]
 
 
@@ -50,9 +51,19 @@ def wer_section(summary: WerSummary, stale: str | None) -> Section:
         _row(summary, "reference words", lambda stats: str(stats.reference_words), notes),
         _row(summary, "substitutions/deletions/insertions", _edits, notes),
         *((label, notes.cell(summary, name), "", "") for name, label in COUNTS.items()),
+        ("rows leaking a prompt", _leaks(summary, notes), "", ""),
     )
     header = ("figure", "all rows", "interval", "survivors only")
     return Section(f"WER, protocol {summary.protocol_id}", ledger, (Grid(header, rows),), notes.lines)
+
+
+def _leaks(summary: WerSummary, notes: Notes) -> str:
+    if summary.prompt_leaks is None:
+        return notes.missing(NO_PROMPT_WORDS)
+    for leak in summary.prompt_leaks:
+        whose = "its own prompt" if leak.own else f"the prompt of row {leak.prompt_row_index}"
+        notes.remark(f"row {leak.row_index} begins with words of {whose}: {' '.join(leak.words)}")
+    return str(len(summary.prompt_leaks))
 
 
 def headline_cell(headline: WerHeadline | None, notes: Notes) -> str:

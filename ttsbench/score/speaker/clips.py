@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ttsbench.records import ReferenceVoiceRecord, RequestRecord, RowStatus, sha256_of
-from ttsbench.score.audio import ASR_RATE_HZ, AudioFault, audible_windows, decode_wav, for_asr
+from ttsbench.records import ReferenceVoiceRecord, RequestRecord, sha256_of
+from ttsbench.score.audio import ASR_RATE_HZ, Audio, AudioFault, audible_windows, decode_wav, for_asr
+from ttsbench.score.row_audio import Charge, audio_of
 from ttsbench.score.speaker.speech import spoken
 
 MIN_SPEECH_S = 0.3
@@ -37,20 +38,10 @@ class SpokenClip:
 
 def read_row(run_dir: Path, record: RequestRecord) -> SpokenClip:
     """What a row says. Raises ClipFault: its status, or missing_wav, wav_mismatch, undecodable, silent, short."""
-    if record.status not in (RowStatus.OK, RowStatus.LENGTH):
-        words = [part for part in (record.error_code, record.error_detail) if part is not None]
-        raise ClipFault(record.status.value, ": ".join(words) or "no utterance to judge")
-    assert record.wav_path is not None  # the record's own validation ties a file to these two statuses
-    try:
-        data = (run_dir / record.wav_path).read_bytes()
-    except FileNotFoundError:
-        raise ClipFault("missing_wav", f"no file {record.wav_path}") from None
-    except OSError as error:
-        raise ClipFault("undecodable", f"{record.wav_path}: {error}") from None
-    clip = _clip(data, record.wav_path, "")
-    if sha256_of(data) != record.wav_sha256:
-        raise ClipFault("wav_mismatch", f"{record.wav_path} is not the file that was recorded (sha256 differs)")
-    return clip
+    audio = audio_of(run_dir, record)
+    if isinstance(audio, Charge):
+        raise ClipFault(audio.cause, audio.detail)
+    return _clip(audio, record.wav_path or "", "")
 
 
 def read_reference(voice: ReferenceVoiceRecord) -> SpokenClip:
@@ -63,14 +54,14 @@ def read_reference(voice: ReferenceVoiceRecord) -> SpokenClip:
     if sha256_of(data) != voice.audio_sha256:
         known = voice.audio_sha256 or f"unknown ({voice.audio_sha256_missing})"
         raise ClipFault("reference_changed", f"{voice.audio} is not the clip that the run used: sha256 was {known}")
-    return _clip(data, voice.audio, "reference_")
-
-
-def _clip(data: bytes, name: str, prefix: str) -> SpokenClip:
     try:
-        samples = for_asr(decode_wav(data))
+        return _clip(decode_wav(data), voice.audio, "reference_")
     except AudioFault as fault:
-        raise ClipFault(f"{prefix}undecodable", f"{name} {fault}") from None
+        raise ClipFault("reference_undecodable", f"{voice.audio} {fault}") from None
+
+
+def _clip(audio: Audio, name: str, prefix: str) -> SpokenClip:
+    samples = for_asr(audio)
     if not audible_windows(samples):
         raise ClipFault(f"{prefix}silent", f"{name}: {len(samples) / ASR_RATE_HZ:.2f} s of silence")
     clip = SpokenClip(samples, spoken(samples))
