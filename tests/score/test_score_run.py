@@ -10,7 +10,7 @@ import pytest
 
 from tests.records.builders import counts, manifest, request_without_audio
 from tests.score.runs import FakeAsr, fake_protocol, length_of, spoken, tone, wav_bytes, write_run
-from ttsbench.core import InvalidInput
+from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import (
     RecordError,
     RowStatus,
@@ -21,7 +21,7 @@ from ttsbench.records import (
     read_wer,
     sha256_of,
 )
-from ttsbench.score import score_run, score_under
+from ttsbench.score import ScoringProtocol, score_run, score_under
 from ttsbench.score.asr import Clip
 
 ROOT = Path(__file__).parents[2]
@@ -262,3 +262,19 @@ def test_tiny_en_hears_a_bundled_clip(tmp_path: Path) -> None:
     assert summary.all_rows is not None
     assert summary.all_rows.substitutions + summary.all_rows.deletions + summary.all_rows.insertions <= 1
     assert summary.software["faster-whisper"]
+
+
+def test_a_text_rule_that_cannot_run_is_found_before_a_row_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red when its package is looked for only once the recogniser has spent its hour."""
+    run = write_run(tmp_path, [spoken(tmp_path, 0, "one")])
+    asr = FakeAsr({0: "one"})
+
+    def missing(protocol: ScoringProtocol) -> None:
+        raise InvalidInput(Problem("zhconv", "the package", "no module", "pip install zhconv"))
+
+    monkeypatch.setattr(ScoringProtocol, "check_text_rule", missing)
+    with pytest.raises(InvalidInput, match="zhconv"):
+        score_under(run, fake_protocol(asr))
+    assert asr.heard == []

@@ -131,6 +131,7 @@ def check_fit(source: RunSource, protocols: Sequence[ScoringProtocol]) -> None:
         if language_of(corpus.locale) != protocol.language:
             expected = f"a {protocol.language} corpus, as protocol {protocol.id} judges"
             raise InvalidInput(Problem(where, expected, f"locale {corpus.locale}"))
+        protocol.check_text_rule()
     if log.rows and max(log.rows) >= corpus.rows_expected:
         at = str(source.folder.requests)
         raise RecordError(at, f"row {max(log.rows)} is beyond the {corpus.rows_expected} rows of run.json")
