@@ -12,6 +12,7 @@ from ttsbench.cli.failures import BROKEN, ROWS_FAILED, print_result, reported, s
 
 if TYPE_CHECKING:
     from ttsbench.records import ScoreSummary, WerSummary
+    from ttsbench.score.protocol import ScoringProtocol
     from ttsbench.score.source import RunSource
 
 DEFAULT_PROTOCOL = "mini-en-1"
@@ -23,6 +24,10 @@ def score(
     protocol: Annotated[
         list[str] | None,
         typer.Option(help=f"Scoring protocol id, once or more often; {DEFAULT_PROTOCOL} if left out.", metavar="ID"),
+    ] = None,
+    asr: Annotated[
+        str | None,
+        typer.Option(help="Another recogniser under the protocols' rules, KIND:WHERE (docs/scoring.md)."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -36,14 +41,15 @@ def score(
     with reported():
         from ttsbench.records import read_scores
 
-        protocols = list(dict.fromkeys(protocol or [DEFAULT_PROTOCOL]))
         names = _scorers(only)
         source = _open(run)
-        _score(source, protocols if WER in names else [], [name for name in names if name != WER])
+        chosen = _protocols(source, protocol or [DEFAULT_PROTOCOL], asr) if WER in names else []
+        _score(source, chosen, [name for name in names if name != WER])
+        protocols = [one.id for one in chosen]
         summary = _asked_for(read_scores(run), protocols, names)
         _print(source, summary)
         _write(source, summary, markdown, plots, export)
-        raise typer.Exit(_ledger(source, summary, protocols if WER in names else [], names))
+        raise typer.Exit(_ledger(source, summary, protocols, names))
 
 
 def _scorers(only: list[str] | None) -> list[str]:
@@ -66,16 +72,24 @@ def _open(run: Path) -> RunSource:
     return RunSource.open(run)
 
 
-def _score(source: RunSource, protocol_ids: Sequence[str], sections: Sequence[str]) -> None:
+def _protocols(source: RunSource, ids: Sequence[str], asr: str | None) -> list[ScoringProtocol]:
+    """Those of the run's language, each once, with the recogniser that was asked for."""
+    from ttsbench.score.asr.choose import with_recogniser
+    from ttsbench.score.protocol import find_protocol
+    from ttsbench.score.run import language_of
+
+    language = language_of(source.manifest.corpus.locale)
+    found = [find_protocol(name, language) for name in dict.fromkeys(ids)]
+    return found if asr is None else [with_recogniser(protocol, asr) for protocol in found]
+
+
+def _score(source: RunSource, protocols: Sequence[ScoringProtocol], sections: Sequence[str]) -> None:
     """All is checked before anything is judged. Words come first: a recogniser that is missing then costs nothing."""
     from ttsbench.cli.progress import RowProgress
-    from ttsbench.score.protocol import find_protocol
-    from ttsbench.score.run import check_wer, language_of, score_wer, write_wer
+    from ttsbench.score.run import check_wer, score_wer, write_wer
     from ttsbench.score.sections import check_sections, score_section
     from ttsbench.score.transcripts import TranscriptCache
 
-    language = language_of(source.manifest.corpus.locale)
-    protocols = [find_protocol(name, language) for name in protocol_ids]
     check_wer(source, protocols)
     check_sections(source, sections)
     if protocols:
@@ -94,7 +108,7 @@ def _asked_for(summary: ScoreSummary, protocol_ids: Sequence[str], names: Sequen
     """What was judged just now: anything else in scores.json may be of what lay here before."""
     from ttsbench.score.sections import SECTIONS
 
-    wer = {name: summary.wer[name] for name in protocol_ids} if WER in names else {}
+    wer = {name: summary.wer[name] for name in protocol_ids}
     return summary.revised(wer=wer, **{name: None for name in SECTIONS if name not in names})
 
 
