@@ -31,7 +31,7 @@ from ttsbench.records.pcm import FaultKind, PcmFinding
 from ttsbench.records.wav import to_pcm16
 from ttsbench.score.pcm.audit import Heard, hear
 from ttsbench.score.pcm.joints import Bars
-from ttsbench.score.pcm.pace import Pace, find_pace_faults
+from ttsbench.score.pcm.pace import Length, Pace, find_pace_faults
 from ttsbench.score.source import RunSource
 
 Findings = tuple[PcmFinding, ...]
@@ -68,8 +68,9 @@ class Row:
         """What the row says when nothing is broken."""
         return hear(*_stored(self.samples(), self.rate_hz, kept), self.hop / self.rate_hz)
 
+    @cache  # noqa: B019
     def clean_seconds(self, kept: str) -> float:
-        return float(self.record.duration_s or 0.0) + (2 * PAD_S if kept == "pad" else 0.0)
+        return Length.of(*_stored(self.samples(), self.rate_hz, kept)).sounding_s
 
     def samples(self) -> np.ndarray:
         data, _ = soundfile.read(self.source.folder.path / str(self.record.wav_path), dtype="float64")
@@ -176,9 +177,7 @@ def _judge_part(
     """What `judge_pcm` does with a run, but that a clean row is heard once for all kinds of fault."""
     stored = {index: _stored(what.samples, row.rate_hz, kept) for index, (row, what) in some.items()}
     seconds = [
-        len(stored[row.record.row_index][0]) / stored[row.record.row_index][1]
-        if row.record.row_index in some
-        else row.clean_seconds(kept)
+        Length.of(*stored[row.record.row_index]).sounding_s if row.record.row_index in some else row.clean_seconds(kept)
         for row in run
     ]
     pace = Pace.of([len(row.record.text) for row in run], seconds)
@@ -186,7 +185,7 @@ def _judge_part(
     for index, (row, _) in some.items():
         samples, rate = stored[index]
         expected_s = None if pace is None else pace.expected_s(len(row.record.text))
-        faults = find_pace_faults(len(samples) / rate, expected_s, pace.spread if pace else 0.0, at_limit=False)
+        faults = find_pace_faults(Length.of(samples, rate), expected_s, pace.spread if pace else 0.0, at_limit=False)
         heard[index] = hear(samples, rate, row.hop / row.rate_hz, faults)
     others = [row.clean_heard(kept) for row in run if row.record.row_index not in some]
     bars = Bars.of([one.joints for one in [*others, *heard.values()] if one.joints is not None])

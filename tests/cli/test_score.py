@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.harness import pipe_read_once, refuse_writing, ttsbench
-from tests.records.builders import request_without_audio
+from tests.records.builders import manifest, request_without_audio
 from tests.score.runs import FakeAsr, fake_protocol, spoken, wav_bytes, write_run
 from tests.score.test_frames import traced_run, write_trace
 from ttsbench.cli.main import app
@@ -100,7 +100,7 @@ def test_rows_that_a_scorer_could_not_measure_are_no_success(tmp_path: Path) -> 
     run = run_of(tmp_path, 1, request_without_audio(1, RowStatus.FAILED, TEXT))
     ended = ttsbench("score", run, "--only", "pcm")
     assert ended.code == 4
-    assert "pcm: not measured: 1 failed" in ended.err
+    assert "pcm: no figure of u1: failed" in ended.err
 
 
 def test_a_scorer_that_does_not_exist_is_refused_before_work(tmp_path: Path) -> None:
@@ -119,6 +119,28 @@ def test_a_lost_frame_is_named_and_no_success(tmp_path: Path) -> None:
     assert ended.code == 4, ended.err
     assert "frames of u0: " in ended.err
     assert "missing" in ended.err
+
+
+@pytest.mark.parametrize(("reports", "code"), [(True, 4), (False, 0)])
+def test_a_row_whose_frames_are_untold_is_no_success_where_the_engine_tells_them(
+    tmp_path: Path, reports: bool, code: int
+) -> None:
+    """One emission without frames, of four rows. Goes red when it passes with exit code 0, or when an engine that never
+    reports frames fails all its rows.
+    """
+    made = manifest(rows=4, engine=manifest().engine.revised(reports_frames=reports))
+    lines = traced_run(tmp_path, made)
+    blank = {"start_frame": None, "start_frame_missing": "a server", "end_frame": None, "end_frame_missing": "a server"}
+    write_trace(tmp_path, [lines[0].revised(**blank), *lines[1:]])
+    ended = ttsbench("score", tmp_path, "--only", "frames")
+    assert ended.code == code, ended.err
+
+
+def test_a_row_without_a_record_is_no_success_of_the_frame_audit(tmp_path: Path) -> None:
+    """Four rows of five. Goes red when the missing one passes with exit code 0."""
+    traced_run(tmp_path, manifest(rows=5))
+    ended = ttsbench("score", tmp_path, "--only", "frames")
+    assert ended.code == 4, ended.err
 
 
 def test_the_report_is_written_in_every_form_asked_for(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
@@ -255,3 +277,42 @@ def test_piped_output_is_plain_and_unwrapped(
     assert "substitutions/deletions/insertions" in figures(ended.out)
     assert "wer: 1/1 rows" in ended.err
     assert "wer:" not in ended.out
+
+
+@pytest.mark.parametrize("target", ["requests.jsonl", "scores.json", "wav/u9.md", "scores/report.md"])
+def test_a_report_never_takes_the_place_of_a_record(tmp_path: Path, target: str) -> None:
+    """Goes red when the run's own records can be named as the file to write, there already or not."""
+    run = run_of(tmp_path, 1)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    ended = ttsbench("score", run, "--only", "timing", "--markdown", run / target)
+    assert ended.code == 2
+    assert "a place apart from the run's records" in ended.err
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_targets_are_checked_before_work_and_all_faults_told(tmp_path: Path) -> None:
+    """Goes red when somebody's file is overwritten, or a wrong target is found after the judging."""
+    run, other = tmp_path / "run", tmp_path / "notes.txt"
+    run.mkdir()
+    other.write_text("mine", encoding="utf-8")
+    ended = ttsbench("score", run_of(run, 1), "--only", "timing", "--markdown", other, "--plots", other)
+    assert ended.code == 2
+    assert "a new file, or an earlier report" in ended.err
+    assert f"a folder, got the file {other}" in ended.err
+    assert (other.read_text(encoding="utf-8"), (run / "scores.json").exists()) == ("mine", False)
+
+
+def test_a_report_may_replace_an_earlier_one(tmp_path: Path) -> None:
+    """In a folder that is made for it. Goes red when a second scoring cannot update its report."""
+    run, report = tmp_path / "run", tmp_path / "new" / "report.md"
+    run.mkdir()
+    run_of(run, 1)
+    for _ in range(2):
+        assert ttsbench("score", run, "--only", "timing", "--markdown", report).code == 0
+    assert report.read_bytes().startswith(b"## ttsbench score")
+
+
+def test_a_protocol_that_does_not_exist_is_refused_even_where_no_words_are_judged(tmp_path: Path) -> None:
+    """Goes red when a misspelled id passes because nothing looked at it."""
+    ended = ttsbench("score", run_of(tmp_path, 1), "--only", "timing", "--protocol", "no-such")
+    assert ended.code == 2

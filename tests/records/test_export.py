@@ -136,6 +136,21 @@ def test_every_kind_that_is_there_is_exported_with_every_attempt(run: Path) -> N
     assert [(row["transcript"], row["wer_pct"]) for row in heard] == [("one two", "0.0"), ("", "100.0")]
 
 
+def test_only_the_scorers_asked_for_are_exported(run: Path) -> None:
+    """Red when rows of an earlier scoring come along, the run's own go missing, or a scorer without rows is silent.
+
+    Break: ignore `scorers`, drop the requests with them, or pass over files that are not there.
+    """
+    stems = {
+        name: {path.stem for path in export_run(run, run / name, chosen)}
+        for name, chosen in {"none": [], "times": ["timing"], "words": ["wer-fake-1"]}.items()
+    }
+    assert stems == {"none": {"requests"}, "times": {"requests", "timing"}, "words": {"requests", "wer-fake-1"}}
+    with pytest.raises(FileNotFoundError, match="speaker"):
+        export_run(run, run / "out", ["timing", "speaker"])
+    assert not (run / "out").exists()
+
+
 def test_rows_that_cannot_be_read_leave_nothing_half_exported(run: Path) -> None:
     """Red when files of the first kinds are written before the last kind is found to be broken."""
     RunFolder(run).score_rows("timing").write_text(json.dumps({"kind": "timing", "schema_version": 1}) + "\n")

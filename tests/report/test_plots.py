@@ -10,9 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tests.records.builders import request_without_audio
-from tests.report.runs import HEARD, TEXT, wer_run
+from tests.report.runs import HEARD, TEXT, timing, wer_run
 from tests.score.runs import write_run
-from ttsbench.records import JsonlWriter, RowStatus, RunFolder, ScoreSummary, read_requests, read_rows, read_scores
+from ttsbench.records import (
+    JsonlWriter,
+    RowStatus,
+    RunFolder,
+    ScoreSummary,
+    read_requests,
+    read_rows,
+    read_scores,
+    write_record,
+)
 from ttsbench.records.timing import TimingRow
 from ttsbench.report.plots import PLOTS, write_plots
 from ttsbench.score.source import RunSource
@@ -26,6 +35,7 @@ def run(tmp_path: Path) -> Path:
     rows, _ = judge_timing(RunSource.open(tmp_path))
     with JsonlWriter(RunFolder(tmp_path).score_rows("timing")) as writer:
         writer.extend(rows)
+    write_record(RunFolder(tmp_path).scores, read_scores(tmp_path).revised(timing=timing()))
     return tmp_path
 
 
@@ -116,6 +126,14 @@ def test_what_cannot_be_drawn_is_left_out_with_the_reason(tmp_path: Path) -> Non
         "durations": "no row has audio",
         "first_audio": "timing was not scored",
     }
+
+
+def test_times_that_the_scores_leave_out_are_not_drawn(run: Path) -> None:
+    """Rows of an earlier scoring lie there. Red when `_first_audio` looks at the file of rows alone."""
+    left_out = read_scores(run).revised(timing=None)
+    assert write_plots(run, run / "plots", left_out).left_out == {"first_audio": "timing was not scored"}
+    RunFolder(run).score_rows("timing").unlink()
+    assert PLOTS["first_audio"](run, read_scores(run)) == "its per-row file is gone"
 
 
 def test_wer_of_other_records_is_not_drawn(run: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.records.builders import manifest
 from tests.report.runs import HEARD, TEXT, continuity, coverage, frames, pcm, row_figures, scored_run, timing, wer_run
-from ttsbench.records import RunFolder, read_manifest, read_scores
+from ttsbench.records import RunFolder, RunStatus, read_manifest, read_scores
 from ttsbench.report import Section, score_table
 from ttsbench.report.figures import figure
 
@@ -77,6 +78,32 @@ def test_what_was_not_scored_stands_in_the_ledger(tmp_path: Path) -> None:
     assert cells(sections["rows"])["speaker"] == ("n/a (1)",) * 5
     assert cells(sections["rows"])["timing"] == ("4", "3", "1", "0", "0")
     assert sections["rows"].notes == ("(1) not scored",)
+
+
+def test_the_runs_own_ledger_counts_its_records(tmp_path: Path) -> None:
+    """The last of four rows is gone, and half a line stands in its place. Red when run.json is believed in its stead,
+    or the difference, or the torn line, is hushed up."""
+    scored_run(tmp_path)
+    assert table(tmp_path)["rows"].notes == ()
+    requests = RunFolder(tmp_path).requests
+    lines = requests.read_bytes().splitlines(keepends=True)
+    requests.write_bytes(b"".join(lines[:-1]) + lines[-1][:30])
+    rows = table(tmp_path)["rows"]
+    ended = "3 ok + 0 length + 0 empty + 0 cancelled + {} failed + 0 invalid"
+    assert rows.ledger == f"run complete: 4 rows expected = {ended.format(0)} + 1 without a record"
+    assert rows.notes == (
+        f"requests.jsonl has changed since the run ended: run.json counts {ended.format(1)}",
+        "requests.jsonl ends in 30 torn bytes, which are no record",
+    )
+
+
+def test_a_run_that_never_ended_has_not_counted_yet(tmp_path: Path) -> None:
+    """run.json of a killed run counts nothing. Red when its rows show as 0, or its silence as a change of records."""
+    scored_run(tmp_path)
+    killed = manifest(rows=4, status=RunStatus.RUNNING)
+    rows = score_table(tmp_path, read_scores(tmp_path), killed)[0]
+    assert rows.ledger.startswith("run running: 4 rows expected = 3 ok + ")
+    assert rows.notes == ()
 
 
 def test_wer_has_charged_rows_in_it_and_survivors_beside_it(tmp_path: Path) -> None:

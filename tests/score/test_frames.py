@@ -346,6 +346,20 @@ def test_hop_and_rate_are_the_engines(tmp_path: Path) -> None:
     assert (summary.hop_samples, summary.sample_rate_hz) == (960, 12_000)
 
 
+def test_a_row_recorded_at_another_rate_than_the_engines_is_not_clean(tmp_path: Path) -> None:
+    """The engine and the trace say 24 kHz, the record of row 1 says 44.1 kHz. Red when only the trace's rate is looked
+    at: then nothing is found.
+    """
+    trace = traced_run(tmp_path)
+    rows = [spoken_frames(index, 6) for index in range(4)]
+    rows[1] = rows[1].revised(sample_rate_hz=44_100, duration_s=rows[1].samples / 44_100)
+    write_run(tmp_path, rows)
+    write_trace(tmp_path, trace)
+    judged, _ = judge(tmp_path)
+    assert [[finding.fault for finding in row.findings] for row in judged] == [[], [FrameFault.SAMPLE_RATE], [], []]
+    assert judged[1].findings[0].detail == "expected 24000 Hz, 44100 in the record"
+
+
 def test_a_broken_trace_is_an_error_with_its_line(tmp_path: Path) -> None:
     """Red when a line that cannot be read is skipped."""
     traced_run(tmp_path)

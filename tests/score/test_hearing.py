@@ -135,7 +135,9 @@ def test_a_changed_model_hears_everything_again(tmp_path: Path) -> None:
 
 
 def test_what_was_heard_one_at_a_time_never_mixes_with_the_usual_way(tmp_path: Path) -> None:
-    """After a failure row 0 is heard anew: red when that lands among the usual transcripts, or is not kept at all."""
+    """After a failure row 0 is heard anew: red when that lands among the usual transcripts, which a run without the row
+    that broke is still heard by, or is not kept at all.
+    """
     source, cache = run_of(tmp_path / "run", 2), TranscriptCache(tmp_path / "cache")
 
     class Shifting(Flaky):
@@ -144,9 +146,47 @@ def test_what_was_heard_one_at_a_time_never_mixes_with_the_usual_way(tmp_path: P
 
     broken = Shifting(RIGHT)
     assert [row.transcript for row in score(source, broken, cache).rows] == ["one two three 3", "one two three 4"]
-    sound = FakeAsr({1: "well"})
-    assert [row.transcript for row in score(source, sound, cache).rows] == ["one two three 1", "well"]
-    assert sound.heard == [1]
+    sound = FakeAsr({})
+    assert [row.transcript for row in score(source, sound, cache).rows] == ["one two three 3", "one two three 4"]
+    alone = score(run_of(tmp_path / "alone", 1), sound, cache)
+    assert [row.transcript for row in alone.rows] == ["one two three 1"]
+    assert (sound.heard, alone.summary.first_asr_failure) == ([], None)
+
+
+def test_a_scoring_after_a_failure_gives_the_same_figures_and_names_it(tmp_path: Path) -> None:
+    """What is heard one at a time reads otherwise here, and row 2 breaks there too. Red when the second scoring takes
+    the first round's survivors and patches the broken row, or when the failure is not kept (no `failures.add`); and
+    when it is kept by row, so that the same audio in another run is heard otherwise.
+    """
+
+    class Shifting(FakeAsr):
+        def transcribe(self, clip: Clip) -> str:
+            words = super().transcribe(clip)
+            if len(clip.samples) == length_of(1) and self.heard.count(1) == 1:
+                raise TimeoutError("no answer")
+            return words if len(self.heard) <= 4 else "one two"
+
+    source, cache = run_of(tmp_path / "run", 4), TranscriptCache(tmp_path / "cache")
+    first = score(source, Shifting({**RIGHT, 2: RuntimeError("never")}), cache)
+    assert (first.summary.rows_scored, first.summary.rows_unscored) == (3, 1)
+    assert [row.transcript for row in first.rows] == ["one two", "one two", None, "one two"]
+    again = score(source, asr := FakeAsr({2: RuntimeError("never")}), cache)
+    assert asr.heard == [2], "one that broke on its own is tried again, and only that"
+    assert again.rows == first.rows
+    changing = {"scored_at": first.summary.scored_at, "rows_from_cache": 0}
+    assert again.summary.revised(**changing) == first.summary
+    failure = again.summary.first_asr_failure
+    assert failure is not None
+    assert (failure.row_index, failure.error, failure.rows) == (1, "TimeoutError: no answer", 2)
+    other = tmp_path / "other"
+    other.mkdir()
+    rows = [
+        spoken(other, 0, TEXT, wav_bytes(tone(length_of(1)))),
+        spoken(other, 1, TEXT, wav_bytes(tone(length_of(0)))),
+    ]
+    moved = score(RunSource.open(write_run(other, rows)), FakeAsr({}), cache)
+    assert [row.transcript for row in moved.rows] == ["one two"] * 2
+    assert moved.summary.first_asr_failure == failure.revised(row_index=0, utterance_id="u0", rows=1)
 
 
 def test_what_an_endpoint_hears_is_not_kept(tmp_path: Path) -> None:

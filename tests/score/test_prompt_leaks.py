@@ -1,11 +1,11 @@
-"""A row that says its prompt's words, or another row's, is in the scores and in the report, by number."""
+"""A row that says its prompt's words, or another row's, is in the scores and in the report, by name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tests.score.runs import FakeAsr, fake_protocol, spoken, write_run
-from ttsbench.records import ReferenceVoiceRecord, read_manifest, read_scores
+from ttsbench.records import ReferenceVoiceRecord, read_manifest, read_requests, read_scores
 from ttsbench.report import render_terminal, score_table
 from ttsbench.score import score_under
 
@@ -32,8 +32,23 @@ def test_words_of_a_prompt_at_the_head_are_a_leak(tmp_path: Path) -> None:
     assert leaks is not None
     assert [(leak.row_index, leak.prompt_row_index, leak.own) for leak in leaks] == [(0, 0, True), (2, 1, False)]
     text = render_terminal(score_table(run, summary, read_manifest(run)))
-    assert "row 0 begins with words of its own prompt: north side" in text
-    assert "row 2 begins with words of the prompt of row 1: aunt keeps a secret" in text
+    assert "u0 begins with words of its own prompt: north side" in text
+    assert "u2 begins with words of the prompt of u1: aunt keeps a secret" in text
+
+
+def test_a_report_names_twenty_leaks_and_counts_the_rest(tmp_path: Path) -> None:
+    """Red when every row of a broken run gets a line, or those without one are not told.
+
+    A row whose record is gone goes by its number: red when that is an error.
+    """
+    run = run_of(tmp_path, PROMPTS[:1] * 23)
+    score_under(run, fake_protocol(FakeAsr(dict.fromkeys(range(23), f"north side {TEXT}"))))
+    write_run(run, list(read_requests(run).attempts[1:]), read_manifest(run))
+    section = score_table(run, read_scores(run), read_manifest(run))[1]
+    named = [note for note in section.notes if "of its own prompt" in note]
+    assert [note.split(" begins")[0] for note in named] == ["row 0", *(f"u{row}" for row in range(1, 20))]
+    assert "3 more begin with words of a prompt: prompt_leaks in scores.json" in section.notes
+    assert ("rows leaking a prompt", "23", "", "") in section.grids[0].rows
 
 
 def test_without_known_words_nothing_is_said_of_leaks(tmp_path: Path) -> None:

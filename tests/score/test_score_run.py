@@ -236,7 +236,7 @@ def test_a_run_that_does_not_fit_is_refused_before_any_work(tmp_path: Path) -> N
     """Red when a Chinese run is scored as English, or a run of no rows gets a figure."""
     asr = FakeAsr({0: "one"})
     write_run(tmp_path, [spoken(tmp_path, 0, TEXT)], manifest(rows=1, locale="zh"))
-    with pytest.raises(InvalidInput, match="expected a en corpus, as protocol fake-1 judges, got locale zh"):
+    with pytest.raises(InvalidInput, match=r"of language en, as protocol fake-1 judges, got locale zh; .*--only"):
         score(tmp_path, asr)
     write_run(tmp_path, [], manifest(rows=0))
     with pytest.raises(InvalidInput, match="at least one row"):

@@ -45,6 +45,16 @@ def test_the_place_follows_the_environment(tmp_path: Path, monkeypatch: pytest.M
     assert TranscriptCache.default().folder == tmp_path / "own" / "transcripts"
 
 
+def test_the_first_failure_on_each_file_is_kept(tmp_path: Path) -> None:
+    """Red when a later error hides the first, or failures are another recogniser's or stand among the transcripts."""
+    cache = TranscriptCache(tmp_path)
+    for wav, error in ((WAVS[0], "no answer"), (WAVS[1], "out of memory"), (WAVS[0], "again")):
+        cache.failures_of(EAR).add(wav, error)
+    assert cache.failures_of(EAR).errors == {WAVS[0]: "no answer", WAVS[1]: "out of memory"}
+    assert cache.failures_of("f" * 64).errors == {}
+    assert cache.of(EAR).get(WAVS[0]) is None
+
+
 @pytest.mark.parametrize("at", [0, 30, -3])
 def test_a_damaged_line_is_an_error_with_its_place(tmp_path: Path, at: int) -> None:
     """One byte changed at the start, inside the audio's hash, or in the line's own hash: red when it is believed."""

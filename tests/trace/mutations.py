@@ -228,6 +228,13 @@ def the_sample_rate_changes(trace: Trace, rng: random.Random) -> Spoilt:
 
 
 @mutation
+def the_record_has_another_rate(trace: Trace, rng: random.Random) -> Spoilt:
+    """The file was written at a rate that neither engine nor trace knows of."""
+    made = replace(trace.request, recorded_rate_hz=rng.choice((RATE // 2, 44_100)))
+    return Spoilt(Trace(trace.emissions, made), None, {F.SAMPLE_RATE})
+
+
+@mutation
 def an_emission_holds_nothing(trace: Trace, rng: random.Random) -> Spoilt:
     at = not_last(trace, rng)
     e = trace.emissions[at]

@@ -46,7 +46,7 @@ def trace_of(ranges: list[tuple[int, int]], finish: FinishName = "stop", frames:
     generated = ranges[-1][1] if frames is None else frames
     limit = generated if finish == "length" else generated + 100
     samples = sum(e.samples for e in emissions)
-    return Trace(emissions, Request("u0", 1, generated, limit, finish, samples, HOP, RATE))
+    return Trace(emissions, Request("u0", 1, generated, limit, finish, samples, RATE, HOP, RATE))
 
 
 def clean_trace(rng: random.Random, least_emissions: int = 0) -> Trace:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ttsbench.cli.failures import BROKEN, ROWS_FAILED, print_result, reported, say_to_user
+from ttsbench.cli.failures import print_result, reported, say_to_user
 
 if TYPE_CHECKING:
-    from ttsbench.records import ScoreSummary, WerSummary
+    from ttsbench.cli.targets import Targets
+    from ttsbench.records import ScoreSummary
     from ttsbench.score.protocol import ScoringProtocol
     from ttsbench.score.source import RunSource
 
@@ -39,17 +40,21 @@ def score(
 ) -> None:
     """Judge a run: its words, voices, frames, sound and times. What has not changed is not judged again."""
     with reported():
+        from ttsbench.cli.ledger import Ledger
+        from ttsbench.cli.targets import Targets
         from ttsbench.records import read_scores
 
-        names = _scorers(only)
+        names, targets = _scorers(only), Targets(markdown, plots, export)
         source = _open(run)
-        chosen = _protocols(source, protocol or [DEFAULT_PROTOCOL], asr) if WER in names else []
+        targets.check(run)
+        chosen = _protocols(source, protocol, asr) if WER in names or protocol or asr else []
+        chosen = chosen if WER in names else []
         _score(source, chosen, [name for name in names if name != WER])
         protocols = [one.id for one in chosen]
         summary = _asked_for(read_scores(run), protocols, names)
         _print(source, summary)
-        _write(source, summary, markdown, plots, export)
-        raise typer.Exit(_ledger(source, summary, protocols, names))
+        _write(source, summary, targets, names)
+        raise typer.Exit(Ledger(source, summary).report(protocols, [name for name in names if name != WER]))
 
 
 def _scorers(only: list[str] | None) -> list[str]:
@@ -72,14 +77,14 @@ def _open(run: Path) -> RunSource:
     return RunSource.open(run)
 
 
-def _protocols(source: RunSource, ids: Sequence[str], asr: str | None) -> list[ScoringProtocol]:
+def _protocols(source: RunSource, ids: Sequence[str] | None, asr: str | None) -> list[ScoringProtocol]:
     """Those of the run's language, each once, with the recogniser that was asked for."""
     from ttsbench.score.asr.choose import with_recogniser
     from ttsbench.score.protocol import find_protocol
     from ttsbench.score.run import language_of
 
     language = language_of(source.manifest.corpus.locale)
-    found = [find_protocol(name, language) for name in dict.fromkeys(ids)]
+    found = [find_protocol(name, language) for name in dict.fromkeys(ids or [DEFAULT_PROTOCOL])]
     return found if asr is None else [with_recogniser(protocol, asr) for protocol in found]
 
 
@@ -119,80 +124,25 @@ def _print(source: RunSource, summary: ScoreSummary) -> None:
     print_result(render_terminal(score_table(source.folder.path, summary, source.manifest)))
 
 
-def _write(
-    source: RunSource, summary: ScoreSummary, markdown: Path | None, plots: Path | None, export: Path | None
-) -> None:
+def _write(source: RunSource, summary: ScoreSummary, targets: Targets, names: Sequence[str]) -> None:
     """The report in other forms; each is named when it is there."""
     run = source.folder.path
-    if markdown is not None:
+    if (file := targets.markdown) is not None:
         from ttsbench.report import write_markdown
 
-        write_markdown(markdown, run, summary, source.manifest)
-        say_to_user(f"report: {markdown}")
-    if plots is not None:
+        file.absolute().parent.mkdir(parents=True, exist_ok=True)
+        write_markdown(file, run, summary, source.manifest)
+        say_to_user(f"report: {file}")
+    if (plots := targets.plots) is not None:
         from ttsbench.report.plots import write_plots
 
         drawn = write_plots(run, plots, summary)
         say_to_user(f"plots: {', '.join(str(path) for path in drawn.written) or 'none'}")
         for name, why in drawn.left_out.items():
             say_to_user(f"  no plot {name}: {why}")
-    if export is not None:
+    if (export := targets.export) is not None:
         from ttsbench.records.export import export_run
+        from ttsbench.score.sections import SECTIONS
 
-        say_to_user(f"rows: {', '.join(str(path) for path in export_run(run, export))}")
-
-
-def _ledger(source: RunSource, summary: ScoreSummary, protocol_ids: Sequence[str], names: Sequence[str]) -> int:
-    """Name every row that is not in the figures as it should be; the exit code that follows."""
-    code = 0
-    for protocol_id in protocol_ids:
-        code = max(code, _words_ledger(source, summary.wer[protocol_id]))
-    for name in names:
-        if name != WER:
-            code = max(code, _section_ledger(source, summary, name))
-    return code
-
-
-def _words_ledger(source: RunSource, summary: WerSummary) -> int:
-    from ttsbench.records import Outcome, read_wer
-
-    for row in read_wer(source.folder.path, summary.protocol_id).records:
-        if row.outcome is not Outcome.SCORED:
-            name = f"row {row.row_index}" if row.utterance_id is None else row.utterance_id
-            say_to_user(f"  {row.outcome.value} {name}: {row.cause}, {row.cause_detail}")
-    if not summary.complete:
-        say_to_user(f"incomplete: {'; '.join(summary.incomplete_because)}")
-    if summary.rows_unscored:
-        return BROKEN
-    return ROWS_FAILED if summary.rows_charged else 0
-
-
-def _section_ledger(source: RunSource, summary: ScoreSummary, name: str) -> int:
-    """A row that a scorer broke on is unscored; one whose frames were traced as lost or repeated has failed."""
-    coverage = getattr(summary, name).coverage
-    if coverage.rows_unscored:
-        causes = ", ".join(f"{count} {cause}" for cause, count in coverage.unscored_by_cause.items())
-        say_to_user(f"incomplete: {name} has {coverage.rows_unscored} unscored rows: {causes}")
-        return BROKEN
-    if name == "frames":  # that an engine does not trace is no fault of its rows
-        return _frames_ledger(source, summary)
-    failed = coverage.failed_by_cause | ({"missing_record": coverage.rows_missing} if coverage.rows_missing else {})
-    if failed:
-        say_to_user(f"  {name}: not measured: {', '.join(f'{count} {cause}' for cause, count in failed.items())}")
-    return ROWS_FAILED if failed else 0
-
-
-def _frames_ledger(source: RunSource, summary: ScoreSummary) -> int:
-    from ttsbench.records import read_rows
-    from ttsbench.records.frames import FramesOutcome, FramesRow
-
-    rows = read_rows(source.folder.path, "frames", FramesRow).records
-    affected = [row for row in rows if row.outcome is FramesOutcome.AFFECTED]
-    for row in affected:
-        name = f"row {row.row_index}" if row.utterance_id is None else row.utterance_id
-        say_to_user(f"  frames of {name}: {', '.join(dict.fromkeys(finding.fault for finding in row.findings))}")
-    figures = None if summary.frames is None else summary.frames.figures
-    stray = 0 if figures is None else figures.emissions_without_record
-    if stray:
-        say_to_user(f"  frames: {stray} emissions belong to no recorded row")
-    return ROWS_FAILED if affected or stray else 0
+        scorers = [*(f"wer-{name}" for name in summary.wer), *(name for name in SECTIONS if name in names)]
+        say_to_user(f"rows: {', '.join(str(path) for path in export_run(run, export, scorers))}")

@@ -7,7 +7,7 @@ a null (nothing) stay apart. Every attempt of a row is exported, in file order.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,16 @@ from ttsbench.records.writer import write_atomic
 SCORERS: dict[str, type[Record]] = {"speaker": SpeakerRow, "frames": FramesRow, "pcm": PcmRow, "timing": TimingRow}
 
 
-def export_run(run_dir: Path, out_dir: Path) -> tuple[Path, ...]:
-    """Write `<table>.parquet` and `<table>.csv` for every kind of row that is there; returns the files.
+def export_run(run_dir: Path, out_dir: Path, scorers: Collection[str] | None = None) -> tuple[Path, ...]:
+    """Write `<table>.parquet` and `<table>.csv` of the requests, the trace and the scorers' rows; returns the files.
 
-    `out_dir` is made where it is missing; a file is replaced as a whole. Raises RecordError for rows that cannot be
-    read, before anything is written; ImportError where pyarrow is missing; OSError on writing.
+    `scorers` chooses among the scorers' rows, by the stem of their file (`timing`, `wer-mini-en-1`); None takes all
+    that are there. `out_dir` is made where it is missing; a file is replaced as a whole. Raises, before anything is
+    written, FileNotFoundError for a scorer without rows, RecordError for rows that cannot be read and ImportError where
+    pyarrow is missing; OSError on writing.
     """
     files: dict[str, bytes] = {}
-    for path, model in _tables(RunFolder(run_dir)):
+    for path, model in _tables(RunFolder(run_dir), scorers):
         columns, records = columns_of(model), read_jsonl(path, model).records
         for suffix, encode in FORMATS.items():
             files[f"{path.stem}.{suffix}"] = encode(columns, records)
@@ -45,14 +47,21 @@ def export_run(run_dir: Path, out_dir: Path) -> tuple[Path, ...]:
     return tuple(out_dir / name for name in files)
 
 
-def _tables(folder: RunFolder) -> list[tuple[Path, type[Record]]]:
-    """Files of rows that exist, each with its record type."""
+def _tables(folder: RunFolder, scorers: Collection[str] | None) -> list[tuple[Path, type[Record]]]:
+    """Files of rows, each with its record type: those of the run that exist, then those of the scorers."""
+    of_run: dict[Path, type[Record]] = {folder.requests: RequestRecord, folder.trace: TraceRecord}
+    names = _scored(folder) if scorers is None else scorers
+    return [
+        *((path, model) for path, model in of_run.items() if path.is_file()),
+        *((folder.score_rows(name), SCORERS.get(name, WerRecord)) for name in names),
+    ]
+
+
+def _scored(folder: RunFolder) -> list[str]:
+    """Every scorer whose rows are there."""
     any_protocol = folder.wer_rows("*")
-    wer = sorted(any_protocol.parent.glob(any_protocol.name))
-    tables: list[tuple[Path, type[Record]]] = [(folder.requests, RequestRecord), (folder.trace, TraceRecord)]
-    tables += [(path, WerRecord) for path in wer]
-    tables += [(folder.score_rows(name), model) for name, model in SCORERS.items()]
-    return [(path, model) for path, model in tables if path.is_file()]
+    wer = sorted(path.stem for path in any_protocol.parent.glob(any_protocol.name))
+    return [*wer, *(name for name in SCORERS if folder.score_rows(name).is_file())]
 
 
 def parquet_bytes(columns: Sequence[Column], records: Sequence[Record]) -> bytes:

@@ -25,9 +25,10 @@ class FaultKind(StrEnum):
     DROPOUT = "dropout"
     """A hole cut into sound, abrupt at both ends; strength: the sound around it over the hole, dB."""
     SPLICE = "splice"
-    """Two stretches that do not belong together meet; strength: log odds against speech, over the bar."""
+    """Two stretches that do not belong together meet; strength: log odds against speech, less the bar. Negative where
+    only the row's being too short for its text speaks for it: the likeliest joint, under the bar by that much."""
     CLICK = "click"
-    """A step or spike in the waveform; strength: log odds against speech, over the bar."""
+    """A step or spike in the waveform; strength: log odds against speech, less the bar."""
     SILENCE = "silence"
     """Nothing to hear for longer than speech pauses; strength: its length over the longest allowed."""
     ROOM_TONE = "room_tone"
@@ -43,9 +44,9 @@ class FaultKind(StrEnum):
     LENGTH_LIMIT = "length_limit"
     """The row was cut at its frame limit; strength: seconds of audio."""
     TOO_LONG = "too_long"
-    """Far longer than this run takes for such a text; strength: length over the length expected."""
+    """Sounds far longer than this run takes for such a text; strength: length over the length expected."""
     TOO_SHORT = "too_short"
-    """Far shorter than this run takes for such a text; strength: length expected over the length."""
+    """Sounds far shorter than this run takes for such a text; strength: length expected over the length."""
 
 
 class PcmFinding(Record):
@@ -89,7 +90,7 @@ class PcmRow(Record):
     duration_s_missing: Reason | None = None
     """Why it is null: no audio was heard."""
     expected_s: Seconds | None
-    """Length that the run's other rows make one expect of the text."""
+    """Length, without digital silence at its ends, that the run's other rows make one expect of the text."""
     expected_s_missing: Reason | None = None
     """Why it is null."""
     whole_frames: bool | None

@@ -25,8 +25,10 @@ class SectionSource(Record):
     """When."""
     tool_version: str
     """Version of ttsbench that scored."""
+    software: dict[str, str]
+    """Versions of the packages that the section depends on, by name."""
     inputs_sha256: Sha256
-    """Hash of all that was read: records, WAVs as they lay there, and what the scorer pins."""
+    """Hash of all that was read: records, WAVs and clips as they lay there, code and software."""
     rows_file: str
     """The per-row file, relative to the run folder."""
     rows_sha256: Sha256

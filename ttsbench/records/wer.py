@@ -167,7 +167,8 @@ class WerHeadline(Record):
 
 
 class AsrFailure(Record):
-    """The recogniser breaking for the first time in a scoring: all rows were then heard anew, one at a time."""
+    """The recogniser breaking in this scoring or, on the same audio, in an earlier one: all rows were then heard anew,
+    one at a time."""
 
     row_index: Count
     """The first row, in row order, on which it broke."""

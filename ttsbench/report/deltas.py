@@ -7,13 +7,11 @@ from pathlib import Path
 
 from ttsbench.records import ScoreSummary, read_wer
 from ttsbench.report.figures import percent
-from ttsbench.report.section import Grid, Notes, Section
+from ttsbench.report.section import MOST_ROWS, Grid, Notes, Section
 from ttsbench.report.wer import headline_cell
 from ttsbench.score.deltas import Flip, ProtocolDeltas, protocol_deltas
 from ttsbench.score.run import WerScore
 
-MOST_ROWS = 20
-"""Flipped rows that are listed; the per-row files have all."""
 UNKNOWN = "no row could be scored, or the text of a row is unknown"
 UNSCORED = "the recogniser broke on the row"
 

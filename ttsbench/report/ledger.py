@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
-from ttsbench.records import Coverage, RowCounts, RunManifest, ScoreSummary, WerSummary
+from ttsbench.records import (
+    Coverage,
+    RequestLog,
+    RowStatus,
+    RunManifest,
+    RunStatus,
+    ScoreSummary,
+    WerSummary,
+)
 from ttsbench.report.section import Grid, Notes, Section
 
 SECTIONS = ("speaker", "frames", "pcm", "timing")
@@ -35,15 +44,16 @@ def wer_ledger_line(summary: WerSummary, notes: Notes) -> str:
     return f"{summary.rows_expected} rows expected = {counts}"
 
 
-def ledger_section(summary: ScoreSummary, manifest: RunManifest) -> Section:
+def ledger_section(summary: ScoreSummary, manifest: RunManifest, log: RequestLog) -> Section:
     """All scorers' ledgers below each other, and the run's own."""
     notes = Notes()
+    ledger = _run_line(manifest, log, notes)
     rows = [(f"WER {name}", *_cells(wer.coverage, notes, None)) for name, wer in summary.wer.items()]
     for name in SECTIONS:
         section = getattr(summary, name)
         coverage = None if section is None else section.coverage
         rows.append((name, *_cells(coverage, notes, NOT_SCORED)))
-    return Section("rows", _run_line(manifest), (Grid(("scorer", *_shown(HEADINGS)), tuple(rows)),), notes.lines)
+    return Section("rows", ledger, (Grid(("scorer", *_shown(HEADINGS)), tuple(rows)),), notes.lines)
 
 
 def _shown(headings: tuple[str, ...]) -> tuple[str, ...]:
@@ -56,12 +66,21 @@ def _cells(coverage: Coverage | None, notes: Notes, reason: str | None) -> tuple
     return tuple(str(getattr(coverage, f"rows_{heading}")) for heading in HEADINGS)
 
 
-def _run_line(manifest: RunManifest) -> str:
-    counts = manifest.counts
-    outcomes = [name for name in RowCounts.model_fields if name != "expected"]
-    ended = " + ".join(f"{getattr(counts, name)} {name}" for name in outcomes)
-    without = counts.expected - counts.recorded
-    return f"run {manifest.status}: {counts.expected} rows expected = {ended} + {without} without a record"
+def _run_line(manifest: RunManifest, log: RequestLog, notes: Notes) -> str:
+    """The run's rows by their records. run.json is compared, but for a run that never ended: it has not counted yet."""
+    recorded = Counter(record.status for record in log.rows.values())
+    told = {status: getattr(manifest.counts, status.value) for status in RowStatus}
+    if manifest.status is not RunStatus.RUNNING and any(recorded[status] != told[status] for status in RowStatus):
+        notes.remark(f"requests.jsonl has changed since the run ended: run.json counts {_ended(told)}")
+    if log.torn_bytes:
+        notes.remark(f"requests.jsonl ends in {log.torn_bytes} torn bytes, which are no record")
+    expected = manifest.counts.expected
+    without = expected - recorded.total()
+    return f"run {manifest.status}: {expected} rows expected = {_ended(recorded)} + {without} without a record"
+
+
+def _ended(rows: Mapping[RowStatus, int]) -> str:
+    return " + ".join(f"{rows[status]} {status}" for status in RowStatus)
 
 
 def _remark_causes(notes: Notes, heading: str, by_cause: Mapping[str, int]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import RowStatus, RunFolder, ScoreSummary, read_requests, read_rows, read_wer, write_atomic
 from ttsbench.records.timing import TimingRow
-from ttsbench.report.stale import stale_protocols
+from ttsbench.report.stale import NO_ROWS, stale_protocols
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,10 +94,12 @@ def _durations(run_dir: Path, _: ScoreSummary) -> Draw | str:
     return draw
 
 
-def _first_audio(run_dir: Path, _: ScoreSummary) -> Draw | str:
+def _first_audio(run_dir: Path, summary: ScoreSummary) -> Draw | str:
     """Share of the rows whose first audio had come by then; steps, so that nothing is smoothed."""
-    if not RunFolder(run_dir).score_rows("timing").is_file():
+    if summary.timing is None:  # rows may lie there all the same, of an earlier scoring
         return "timing was not scored"
+    if not RunFolder(run_dir).score_rows("timing").is_file():
+        return NO_ROWS
     rows = read_rows(run_dir, "timing", TimingRow).records
     curves = {
         name: sorted(1000 * value for row in rows if (value := getattr(row, field)) is not None)

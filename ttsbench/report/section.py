@@ -15,6 +15,8 @@ from ttsbench.records import Record
 Show = Callable[[Any], str]
 """How a figure that is there is written."""
 OLDER_FILE = "not in scores of this age"
+MOST_ROWS = 20
+"""Rows that a section names one by one; the records have all."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ttsbench.records import RunManifest, ScoreSummary
+from ttsbench.records import RunManifest, ScoreSummary, read_requests
 from ttsbench.report.audits import frames_section, pcm_section
 from ttsbench.report.deltas import deltas_section
 from ttsbench.report.ledger import ledger_section
@@ -20,9 +20,11 @@ def score_table(run_dir: Path, summary: ScoreSummary, manifest: RunManifest) -> 
 
     Raises RecordError for requests or per-row files that cannot be read.
     """
+    log = read_requests(run_dir)
+    ids = {index: record.utterance_id for index, record in log.rows.items()}
     stale = stale_protocols(run_dir, summary.wer)
-    sections = [ledger_section(summary, manifest)]
-    sections += [wer_section(wer, stale.get(name)) for name, wer in summary.wer.items()]
+    sections = [ledger_section(summary, manifest, log)]
+    sections += [wer_section(wer, stale.get(name), ids) for name, wer in summary.wer.items()]
     deltas = deltas_section(run_dir, summary, stale)
     sections += [] if deltas is None else [deltas]
     sections += [] if summary.speaker is None else [speaker_section(summary.speaker)]

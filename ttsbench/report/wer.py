@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ttsbench.records import WerStats, WerSummary
 from ttsbench.records.wer import BootstrapInterval, WerHeadline
 from ttsbench.report.figures import percent, short
 from ttsbench.report.ledger import wer_ledger_line
-from ttsbench.report.section import Grid, Notes, Section
+from ttsbench.report.section import MOST_ROWS, Grid, Notes, Section
 
 FIGURES = {
     "corpus_pct": "corpus WER",
@@ -32,8 +32,8 @@ NO_PROMPT_WORDS = "no row has a prompt whose words are known"
 Pick = Callable[[WerStats], str]
 
 
-def wer_section(summary: WerSummary, stale: str | None) -> Section:
-    """One protocol; `stale` says why it is not of the records that lie there now."""
+def wer_section(summary: WerSummary, stale: str | None, ids: Mapping[int, str]) -> Section:
+    """One protocol; `stale` says why it is not of the records that lie there now, `ids` has the rows' utterance ids."""
     notes = Notes()
     if stale:
         notes.remark(f"STALE: {stale}; score again")
@@ -51,19 +51,26 @@ def wer_section(summary: WerSummary, stale: str | None) -> Section:
         _row(summary, "reference words", lambda stats: str(stats.reference_words), notes),
         _row(summary, "substitutions/deletions/insertions", _edits, notes),
         *((label, notes.cell(summary, name), "", "") for name, label in COUNTS.items()),
-        ("rows leaking a prompt", _leaks(summary, notes), "", ""),
+        ("rows leaking a prompt", _leaks(summary, ids, notes), "", ""),
     )
     header = ("figure", "all rows", "interval", "survivors only")
     return Section(f"WER, protocol {summary.protocol_id}", ledger, (Grid(header, rows),), notes.lines)
 
 
-def _leaks(summary: WerSummary, notes: Notes) -> str:
-    if summary.prompt_leaks is None:
+def _leaks(summary: WerSummary, ids: Mapping[int, str], notes: Notes) -> str:
+    leaks = summary.prompt_leaks
+    if leaks is None:
         return notes.missing(NO_PROMPT_WORDS)
-    for leak in summary.prompt_leaks:
-        whose = "its own prompt" if leak.own else f"the prompt of row {leak.prompt_row_index}"
-        notes.remark(f"row {leak.row_index} begins with words of {whose}: {' '.join(leak.words)}")
-    return str(len(summary.prompt_leaks))
+    for leak in leaks[:MOST_ROWS]:
+        whose = "its own prompt" if leak.own else f"the prompt of {_name(leak.prompt_row_index, ids)}"
+        notes.remark(f"{_name(leak.row_index, ids)} begins with words of {whose}: {' '.join(leak.words)}")
+    if (more := len(leaks) - MOST_ROWS) > 0:
+        notes.remark(f"{more} more begin with words of a prompt: prompt_leaks in scores.json")
+    return str(len(leaks))
+
+
+def _name(row_index: int, ids: Mapping[int, str]) -> str:
+    return ids.get(row_index, f"row {row_index}")
 
 
 def headline_cell(headline: WerHeadline | None, notes: Notes) -> str:

@@ -39,14 +39,24 @@ class Audio:
 
 def decode_wav(data: bytes) -> Audio:
     """Decode a file's bytes; channels are averaged. Raises AudioFault for what cannot be decoded or is not finite."""
+    return finite(decode_samples(data))
+
+
+def decode_samples(data: bytes) -> Audio:
+    """The same, whatever numbers the file holds. Raises AudioFault for what cannot be decoded."""
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
         # The error's own message names the object in memory by its address, which differs from run to run.
         raise AudioFault(f"cannot be decoded: {error.error_string}") from None
-    if not np.isfinite(samples).all():
-        raise AudioFault("holds samples that are not finite")
     return Audio(samples.mean(axis=1), rate)
+
+
+def finite(audio: Audio) -> Audio:
+    """The audio itself. Raises AudioFault where a sample is not finite."""
+    if not np.isfinite(audio.samples).all():
+        raise AudioFault("holds samples that are not finite")
+    return audio
 
 
 def for_asr(audio: Audio) -> np.ndarray:

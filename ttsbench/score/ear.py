@@ -14,7 +14,7 @@ from ttsbench.score.asr import AsrSpec
 from ttsbench.score.asr.weights import package_versions
 from ttsbench.score.audio import Audio
 from ttsbench.score.protocol import ScoringProtocol
-from ttsbench.score.transcripts import KnownTranscripts, TranscriptCache
+from ttsbench.score.transcripts import KnownFailures, KnownTranscripts, TranscriptCache
 
 ONE_AT_A_TIME: Mapping[str, JsonValue] = {"after_failure": "all rows anew, one at a time"}
 """Stands in the identity of transcripts made after the recogniser broke: they are kept apart from the usual ones."""
@@ -51,6 +51,10 @@ class Ear:
         if cache is None or not self.asr.cacheable:
             return KnownTranscripts()
         return cache.of(canonical_sha256({**self.identity, **(ONE_AT_A_TIME if one_at_a_time else {})}))
+
+    def failures(self, cache: TranscriptCache | None) -> KnownFailures:
+        """On what it broke in the usual way; nothing without a cache."""
+        return KnownFailures() if cache is None or not self.asr.cacheable else cache.failures_of(self.sha256)
 
 
 def ears_of(protocols: Sequence[ScoringProtocol]) -> dict[str, Ear]:

@@ -146,6 +146,7 @@ def _request(record: RequestRecord, manifest: RunManifest) -> Request:
         frame_limit=record.max_frames if record.frame_limit is None else record.frame_limit,
         finish_reason=record.finish_reason,
         samples=record.samples,
+        recorded_rate_hz=record.sample_rate_hz,
         hop_samples=manifest.engine.hop_samples,
         sample_rate_hz=manifest.engine.sample_rate_hz,
     )

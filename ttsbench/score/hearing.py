@@ -2,11 +2,12 @@
 
 Rows without usable audio are charged, rows heard before come from the cache, and only then is the recogniser opened. If
 it breaks on any row, all rows are heard anew under one setting, one at a time: patching single rows would mix settings
-within one figure.
+within one figure. Later scorings of such a row's audio go that way at once, and name the failure too.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,7 +62,42 @@ def hear_rows(
     Raises InvalidInput when the recogniser is not installed as pinned, or the cache cannot be written to; RecordError
     for a damaged cache; OSError for a cache on a full disk.
     """
-    known = ear.known(cache)
+    opened = functools.cache(ear.asr.open)
+    failures = ear.failures(cache)
+    broken = {
+        index: error
+        for index, record in source.log.rows.items()
+        if record.wav_sha256 is not None and (error := failures.errors.get(record.wav_sha256)) is not None
+    }
+    then = "that was in an earlier scoring, and all rows are heard as they were then, one at a time"
+    if not broken:
+        hearings = _round(source, ear, wanted, ear.known(cache), opened, None, step)
+        broken = {index: hearing.error for index, hearing in hearings.items() if isinstance(hearing, Broken)}
+        if not broken:
+            return Hearings(hearings, None)
+        for index, error in broken.items():
+            sha256 = source.log.rows[index].wav_sha256
+            assert sha256 is not None  # something was heard in it
+            failures.add(sha256, error)
+        step, then = _no_step, "all rows are heard anew, one at a time"
+    failure = _first_failure(source, broken)
+    log.warning(
+        "the recogniser broke on %d rows, first on %s: %s; %s",
+        *(failure.rows, failure.utterance_id, failure.error, then),
+    )
+    return Hearings(_round(source, ear, wanted, ear.known(cache, one_at_a_time=True), opened, 1, step), failure)
+
+
+def _round(
+    source: RunSource,
+    ear: Ear,
+    wanted: Collection[int],
+    known: KnownTranscripts,
+    opened: Callable[[], Transcriber],
+    workers: int | None,
+    step: Callable[[], None],
+) -> dict[int, Hearing]:
+    """All rows under one setting: by that many threads, or as many as the recogniser takes."""
     hearings: dict[int, Hearing] = {}
     waiting: list[RequestRecord] = []
     for index, record in source.rows():
@@ -72,22 +108,12 @@ def hear_rows(
                 continue
             hearings[index] = hearing
         step()
-    if not waiting:
-        return Hearings(hearings, None)
-    transcriber = ear.asr.open()
-    for index, hearing in _heard(source, waiting, ear, known, transcriber, transcriber.workers):
-        hearings[index] = hearing
-        step()
-    failure = _first_failure(source, hearings)
-    if failure is not None:
-        indices = sorted(index for index, hearing in hearings.items() if not isinstance(hearing, Charge))
-        audible = [source.log.rows[index] for index in indices]
-        log.warning(
-            "the recogniser broke on %d rows, first on %s: %s; all %d rows are heard anew, one at a time",
-            *(failure.rows, failure.utterance_id, failure.error, len(audible)),
-        )
-        hearings.update(_heard(source, audible, ear, ear.known(cache, one_at_a_time=True), transcriber, 1))
-    return Hearings(hearings, failure)
+    if waiting:
+        transcriber = opened()
+        for index, hearing in _heard(source, waiting, ear, known, transcriber, workers or transcriber.workers):
+            hearings[index] = hearing
+            step()
+    return hearings
 
 
 def _heard(
@@ -135,10 +161,12 @@ def _hear(
     return Heard(transcript, audio.duration_s, from_cache=False)
 
 
-def _first_failure(source: RunSource, hearings: Mapping[int, Hearing]) -> AsrFailure | None:
-    broken = {index: hearing for index, hearing in sorted(hearings.items()) if isinstance(hearing, Broken)}
-    if not broken:
-        return None
-    index, first = next(iter(broken.items()))
-    name = source.log.rows[index].utterance_id
-    return AsrFailure(row_index=index, utterance_id=name, error=first.error, rows=len(broken))
+def _first_failure(source: RunSource, broken: Mapping[int, str]) -> AsrFailure:
+    """From the errors by row index, at least one."""
+    first = min(broken)
+    name = source.log.rows[first].utterance_id
+    return AsrFailure(row_index=first, utterance_id=name, error=broken[first], rows=len(broken))
+
+
+def _no_step() -> None:
+    """The rows were counted when they were heard first."""

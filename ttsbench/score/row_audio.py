@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ttsbench.records import RequestRecord, RowStatus, sha256_of
-from ttsbench.score.audio import Audio, AudioFault, decode_wav
+from ttsbench.score.audio import Audio, AudioFault, decode_samples, finite
 
 SPOKEN = (RowStatus.OK, RowStatus.LENGTH)
 """How a row with audio ends."""
@@ -21,8 +21,11 @@ class Charge:
     detail: str
 
 
-def audio_of(run_dir: Path, record: RequestRecord) -> Audio | Charge:
-    """The row's audio if its file is there, whole, and the one that was recorded."""
+def audio_of(run_dir: Path, record: RequestRecord, *, any_numbers: bool = False) -> Audio | Charge:
+    """The row's audio if its file is there, whole, and the one that was recorded.
+
+    Samples that are not finite are no audio either, but with `any_numbers`, for who looks for them.
+    """
     if record.status not in SPOKEN:
         words = [part for part in (record.error_code, record.error_detail) if part is not None]
         return Charge(record.status.value, ": ".join(words) or "no utterance to judge")
@@ -34,10 +37,10 @@ def audio_of(run_dir: Path, record: RequestRecord) -> Audio | Charge:
     except OSError as error:
         return Charge("undecodable", f"{record.wav_path}: {error}")
     try:
-        audio = decode_wav(data)
+        audio = decode_samples(data)
+        return _difference(record, data, audio) or (audio if any_numbers else finite(audio))
     except AudioFault as fault:
         return Charge("undecodable", f"{record.wav_path} {fault}")
-    return _difference(record, data, audio) or audio
 
 
 def _difference(record: RequestRecord, data: bytes, audio: Audio) -> Charge | None:

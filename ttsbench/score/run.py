@@ -129,8 +129,9 @@ def check_fit(source: RunSource, protocols: Sequence[ScoringProtocol]) -> None:
         raise InvalidInput(Problem(where, "a run of at least one row", "a run of none"))
     for protocol in protocols:
         if language_of(corpus.locale) != protocol.language:
-            expected = f"a {protocol.language} corpus, as protocol {protocol.id} judges"
-            raise InvalidInput(Problem(where, expected, f"locale {corpus.locale}"))
+            expected = f"a corpus of language {protocol.language}, as protocol {protocol.id} judges"
+            hint = f"leave the words out (--only with the other scorers), or name a --protocol for {corpus.locale}"
+            raise InvalidInput(Problem(where, expected, f"locale {corpus.locale}", hint))
         protocol.check_text_rule()
     if log.rows and max(log.rows) >= corpus.rows_expected:
         at = str(source.folder.requests)

@@ -1,7 +1,8 @@
 """A run folder under every scorer but WER: each writes its rows and its section of scores.json.
 
 A section is made again only when something that it was made from has changed: records, WAVs and clips as they lie on
-disk, or this package's own scoring code. Files appear whole; an interrupted scoring leaves the earlier ones.
+disk, this package's own scoring code, or the packages that it works with. Files appear whole; an interrupted scoring
+leaves the earlier ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import (
     Record,
     ReferenceVoiceRecord,
-    RequestRecord,
     RunFolder,
     ScoreSummary,
     SectionSource,
@@ -33,6 +33,7 @@ from ttsbench.records import (
     write_atomic,
     write_record,
 )
+from ttsbench.score.asr.weights import package_versions
 from ttsbench.score.source import RunSource
 
 Progress = Callable[[int, int], None]
@@ -72,6 +73,8 @@ SECTIONS: dict[str, Callable[[RunSource, Progress | None], Judged]] = {
     "timing": _timing,
 }
 """Scorers by the name of their section, in the order in which they run and are shown."""
+SOFTWARE = ("numpy", "soundfile", "soxr")
+"""Packages that read, resample and measure for every section."""
 
 
 def check_sections(source: RunSource, names: Sequence[str]) -> None:
@@ -99,6 +102,7 @@ def score_section(source: RunSource, name: str, progress: Progress | None = None
     made = SectionSource(
         scored_at=utc_now(),
         tool_version=__version__,
+        software=_software(name),
         inputs_sha256=inputs,
         rows_file=path.relative_to(folder.path).as_posix(),
         rows_sha256=sha256_of(data),
@@ -109,16 +113,19 @@ def score_section(source: RunSource, name: str, progress: Progress | None = None
 
 
 def inputs_sha256(source: RunSource, name: str) -> str:
-    """Hash of all that decides a section."""
-    folder = source.folder
-    heard = [path for _, record in source.rows() if record is not None for path in _sounds(folder.path, record)]
+    """Hash of all that decides a section. A run folder may be moved: its WAVs go by their place in it."""
+    folder, records = source.folder, [record for _, record in source.rows() if record is not None]
+    wavs = {record.wav_path for record in records if record.wav_path is not None}
+    clips = {record.voice.audio for record in records if isinstance(record.voice, ReferenceVoiceRecord)}
     read: dict[str, JsonValue] = {
         "section": name,
         "code": code_sha256(),
+        "software": dict(_software(name)),
         "run": sha256_of(folder.manifest.read_bytes()),
         "requests": source.log.sha256,
         "trace": None if source.trace is None else source.trace.sha256,
-        "sounds": {str(path): _file_sha256(path) for path in dict.fromkeys(heard)},
+        "wavs": {path: _file_sha256(folder.path / path) for path in wavs},
+        "clips": {path: _file_sha256(Path(path)) for path in clips},
     }
     return canonical_sha256(read)
 
@@ -137,10 +144,9 @@ def _hashes(part: Traversable, name: str) -> dict[str, JsonValue]:
     return {n: sha for child in part.iterdir() for n, sha in _hashes(child, f"{name}/{child.name}").items()}
 
 
-def _sounds(run_dir: Path, record: RequestRecord) -> list[Path]:
-    """The row's WAV and its voice's clip."""
-    found = [] if record.wav_path is None else [run_dir / record.wav_path]
-    return [*found, Path(record.voice.audio)] if isinstance(record.voice, ReferenceVoiceRecord) else found
+def _software(name: str) -> dict[str, str]:
+    """Versions of the packages whose arithmetic can change a section, from their metadata: nothing is imported."""
+    return package_versions(*SOFTWARE, *(["torch"] if name == "speaker" else []))
 
 
 def _file_sha256(path: Path) -> str | None:

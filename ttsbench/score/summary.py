@@ -20,7 +20,7 @@ from ttsbench.records.pcm import PromptLeak
 from ttsbench.records.wer import AsrFailure, WerHeadline
 from ttsbench.score.asr.weights import package_versions
 from ttsbench.score.ear import Ear
-from ttsbench.score.pcm.leak import Saying, leaks
+from ttsbench.score.pcm.leak import CHARACTERS, WORDS, Saying, leaks
 from ttsbench.score.protocol import ScoringProtocol
 from ttsbench.score.source import RunSource
 from ttsbench.score.wer import WordEdits, aggregate, split_words, trailing_deletions
@@ -117,7 +117,7 @@ def _prompt_leaks(
     }
     if not prompts:
         return None
-    return leaks([
+    sayings = [
         Saying(
             row_index=row.row_index,
             target=tuple(split_words(row.reference or "")),
@@ -125,7 +125,8 @@ def _prompt_leaks(
             prompt=prompts.get(row.row_index, ()),
         )
         for row in rows
-    ])  # fmt: skip
+    ]
+    return leaks(sayings, CHARACTERS if protocol.language == "zh" else WORDS)
 
 
 def _incomplete_because(source: RunSource, rows: Sequence[WerRecord]) -> tuple[str, ...]:

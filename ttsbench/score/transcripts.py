@@ -4,13 +4,16 @@ One file per recogniser, named by the hash of everything that decides what it he
 handling, the model files, the package versions. Inside, one line per audio file, by its hash. Each line carries a hash
 of its own: a line that was damaged is an error with its place, never another text. A torn last line, which a killed
 process leaves, is not a line. Two processes may write at once; where both heard the same file, the first line counts.
+
+Beside them stands on which audio the recogniser broke: such audio is never again heard in the usual way, or the next
+scoring would give other figures, and no word of the failure.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +23,7 @@ from pydantic import model_validator
 
 from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import JsonlWriter, canonical_sha256, read_jsonl, unwritable
-from ttsbench.records.base import Record, Sha256
+from ttsbench.records.base import Reason, Record, Sha256
 
 CACHE_VARIABLE = "TTSBENCH_CACHE"
 """Environment variable: the folder that holds what ttsbench caches."""
@@ -49,6 +52,19 @@ class TranscriptRecord(Record):
         if self.line_sha256 != _line_sha256(self.wav_sha256, self.transcript):
             raise ValueError("the line was damaged: its hash is not that of its content; delete the file to hear anew")
         return self
+
+
+class FailureRecord(Record):
+    """One line of a file of failures."""
+
+    schema_version: Literal[1] = 1
+    """Version of this record kind."""
+    kind: Literal["asr_failure"] = "asr_failure"
+    """Record kind."""
+    wav_sha256: Sha256
+    """Hash of the audio file on which the recogniser broke."""
+    error: Reason
+    """What it said."""
 
 
 def _line_sha256(wav_sha256: str, transcript: str) -> str:
@@ -81,11 +97,20 @@ class TranscriptCache:
         """What that recogniser has heard. Raises InvalidInput for a folder that cannot be written to, RecordError for
         a damaged file.
         """
+        path = self._file(f"{recogniser_sha256}.jsonl")
+        return KnownTranscripts(path, read_transcripts(path) if path.exists() else {})
+
+    def failures_of(self, recogniser_sha256: str) -> KnownFailures:
+        """On what it broke. Raises as `of` does."""
+        path = self._file(f"{recogniser_sha256}.failures.jsonl")
+        lines = read_jsonl(path, FailureRecord).records if path.exists() else ()
+        return KnownFailures(path, {line.wav_sha256: line.error for line in reversed(lines)})
+
+    def _file(self, name: str) -> Path:
         if why := unwritable(self.folder):
             hint = f"set {CACHE_VARIABLE} to one"
             raise InvalidInput(Problem(str(self.folder), "a folder that can be written to", why, hint))
-        path = self.folder / f"{recogniser_sha256}.jsonl"
-        return KnownTranscripts(path, read_transcripts(path) if path.exists() else {})
+        return self.folder / name
 
 
 @dataclass
@@ -102,10 +127,27 @@ class KnownTranscripts:
         """Keep a transcript; when it returns, the line is on disk. Raises OSError. Any thread may call it."""
         if self.path is None:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(self.path), JsonlWriter(self.path) as writer:
-            writer.append(TranscriptRecord.of(wav_sha256, transcript))
+        _append(self.path, TranscriptRecord.of(wav_sha256, transcript))
         self.known.setdefault(wav_sha256, transcript)
+
+
+@dataclass(frozen=True)
+class KnownFailures:
+    """The first error of one recogniser on each audio file, by its hash. Without a path, none is kept."""
+
+    path: Path | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    def add(self, wav_sha256: str, error: str) -> None:
+        """Keep a failure for later scorings; when it returns, the line is on disk. Raises OSError."""
+        if self.path is not None:
+            _append(self.path, FailureRecord(wav_sha256=wav_sha256, error=error))
+
+
+def _append(path: Path, line: Record) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path), JsonlWriter(path) as writer:
+        writer.append(line)
 
 
 @contextmanager

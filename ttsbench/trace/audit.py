@@ -43,8 +43,11 @@ class Request:
     finish_reason: FinishName | None
     samples: int
     """PCM samples that arrived."""
+    recorded_rate_hz: int | None
+    """Their rate, as the request's record and its WAV have it; None when none arrived."""
     hop_samples: int
     sample_rate_hz: int
+    """The engine's rate, which all others must be."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class _Rules:
         yield from self._terminals()
         yield from self._emission_samples()
         yield from self._row_samples()
+        yield from self._row_rate()
         yield from self._limit()
 
     def _whose(self) -> Iterator[FrameFinding]:
@@ -185,6 +189,11 @@ class _Rules:
         expected = self.frames * self.request.hop_samples
         if self.request.frames_generated is not None and recorded != expected:
             yield self._row(FrameFault.ROW_SAMPLES, f"expected {expected} of {self.frames} frames, got {recorded}")
+
+    def _row_rate(self) -> Iterator[FrameFinding]:
+        engine, recorded = self.request.sample_rate_hz, self.request.recorded_rate_hz
+        if recorded is not None and recorded != engine:
+            yield self._row(FrameFault.SAMPLE_RATE, f"expected {engine} Hz, {recorded} in the record")
 
     def _limit(self) -> Iterator[FrameFinding]:
         limit = self.request.frame_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ import soxr
 
 from tests.records.builders import manifest, request_without_audio
 from tests.score.pcm.sounds import HOP, RATE_HZ, VOICES, amplitude, loud_edge, speech
-from tests.score.runs import spoken, wav_bytes, write_run
+from tests.score.runs import FakeAsr, fake_protocol, spoken, wav_bytes, write_run
 from ttsbench.records import Coverage, RowStatus
 from ttsbench.records.pcm import FaultKind, PcmFinding, PcmRow, PcmSummary
+from ttsbench.records.wav import to_pcm16
 from ttsbench.score.pcm import judge, judge_pcm
+from ttsbench.score.pcm.signal import sounding
+from ttsbench.score.run import score_wer
 from ttsbench.score.source import RunSource
 
 TEXT = "one two three"
@@ -49,7 +53,7 @@ def test_every_row_is_in_the_audit(tmp_path: Path) -> None:
         (2, "failed", "failed"),
         (3, "measured", None),
         (4, "measured", None),
-        (5, "failed", "wav_mismatch"),
+        (5, "failed", "undecodable"),
         (6, "missing", "missing_record"),
     ]
     assert [one.kind for one in judged[3].findings or ()] == [FaultKind.SILENCE]
@@ -59,11 +63,38 @@ def test_every_row_is_in_the_audit(tmp_path: Path) -> None:
         rows_failed=3,
         rows_missing=1,
         rows_unscored=0,
-        failed_by_cause={"failed": 1, "missing_wav": 1, "wav_mismatch": 1},
+        failed_by_cause={"failed": 1, "missing_wav": 1, "undecodable": 1},
         unscored_by_cause={},
     )
     assert summary.rows_by_kind[FaultKind.SILENCE] == 1
     assert set(summary.rows_by_kind) == set(FaultKind)
+
+
+def test_broken_audio_has_one_cause_for_every_scorer(tmp_path: Path) -> None:
+    """Not a WAV, another WAV, one that its record counts otherwise, an empty one. Red when the audit reads files its
+    own way: the first is `wav_mismatch` if hashes come first, the third is measured if they are all that is compared.
+    """
+    data = wav_bytes(speech(), RATE_HZ)
+    rows = [spoken(tmp_path, index, TEXT, data) for index in range(4)]
+    rows[2] = rows[2].revised(sample_rate_hz=44_100, duration_s=rows[2].samples / 44_100)
+    (tmp_path / "wav" / "u0.wav").write_bytes(b"RIFF")
+    for index, samples in ((1, speech("bf_emma")), (3, np.zeros(0))):
+        (tmp_path / "wav" / f"u{index}.wav").write_bytes(wav_bytes(samples, RATE_HZ))
+    judged, _ = audited(write_run(tmp_path, rows))
+    words = score_wer(RunSource.open(tmp_path), [fake_protocol(FakeAsr({}))])["fake-1"].rows
+    assert [row.cause for row in judged] == ["undecodable", "wav_mismatch", "wav_mismatch", "wav_mismatch"]
+    assert [(row.cause, row.cause_detail) for row in words] == [(row.cause, row.cause_detail) for row in judged]
+
+
+def test_samples_that_are_no_numbers_are_heard_by_the_audit_alone(tmp_path: Path) -> None:
+    """Red when NaN keeps a row from the audit, whose finding it is, or comes to a recogniser."""
+    samples = speech().astype(np.float32)
+    samples[30_000] = np.nan
+    write_run(tmp_path, [spoken(tmp_path, 0, TEXT, wav_bytes(samples, RATE_HZ, "FLOAT"))])
+    (row,), _ = audited(tmp_path)
+    assert FaultKind.NOT_FINITE in {one.kind for one in row.findings or ()}
+    (heard,) = score_wer(RunSource.open(tmp_path), [fake_protocol(FakeAsr({}))])["fake-1"].rows
+    assert heard.cause == "undecodable"
 
 
 def test_a_detector_that_breaks_leaves_the_row_unscored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,6 +179,53 @@ def test_findings_do_not_change_with_gain_padding_or_rate(tmp_path: Path) -> Non
         assert [[kind for kind, _ in row] for row in heard] == [[kind for kind, _ in row] for row in plain], name
         for one, was in zip(heard, plain, strict=True):
             assert [place for _, place in one] == pytest.approx([place for _, place in was], abs=2), name
+
+
+def run_with_faults() -> list[tuple[str, np.ndarray]]:
+    """Texts and clips of twelve rows at one pace, without a silent sample at either end: row 5 has lost 45 % out of its
+    middle, row 8 has a click.
+    """
+    clips = []
+    for index, seconds in enumerate((2.4, 3.2, 4.0) * len(VOICES)):
+        samples = speech(VOICES[index // 3])
+        first, end = sounding(to_pcm16(samples) / 32768.0)
+        clips.append((round(30 * seconds) * "x", samples[first : min(end, first + round(seconds * RATE_HZ))].copy()))
+    text, whole = clips[5]
+    at = loud_edge(whole[: len(whole) // 2])
+    clips[5] = (text, np.concatenate([whole[:at], whole[at + round(0.45 * len(whole)) :]]))
+    samples = clips[8][1]
+    at = loud_edge(samples)
+    samples[at : at + 480] += 3 * amplitude(samples) * np.exp(-np.arange(480) / 12)
+    return clips
+
+
+def test_padding_hides_neither_short_rows_nor_joints(tmp_path: Path) -> None:
+    """A row that lost 45 % with zeros behind, before or on both sides, alone or as all rows have them. Red when a row's
+    length is that of its file: nothing is too short then, and a joint that lies under the bar is not named.
+    """
+    kinds = (FaultKind.TOO_SHORT, FaultKind.TOO_LONG, FaultKind.SPLICE, FaultKind.CLICK)
+    clips = run_with_faults()
+
+    def heard(before: int = 0, behind: int = 0, padded: Collection[int] = ()) -> list[list[tuple[FaultKind, float]]]:
+        pads = [(before, behind) if index in padded else (0, 0) for index in range(len(clips))]
+        rows = [
+            spoken(tmp_path, index, text, wav_bytes(np.pad(samples, pads[index]), RATE_HZ))
+            for index, (text, samples) in enumerate(clips)
+        ]
+        judged, _ = audited(write_run(tmp_path, rows))
+        return [
+            [(one.kind, round(one.start_s - pad / RATE_HZ, 3)) for one in row.findings or () if one.kind in kinds]
+            for row, (pad, _) in zip(judged, pads, strict=True)
+        ]
+
+    plain = heard()
+    assert {kind for kind, _ in plain[5]} >= {FaultKind.TOO_SHORT, FaultKind.SPLICE}
+    assert FaultKind.CLICK in {kind for kind, _ in plain[8]}
+    assert FaultKind.TOO_SHORT not in {kind for row in (*plain[:5], *plain[6:]) for kind, _ in row}
+    lost = round(0.45 / 0.55 * len(clips[5][1]))
+    for padding in ((0, lost), (lost, 0), (36_000, 36_000)):
+        for padded in ({5}, range(len(clips))):
+            assert heard(*padding, padded) == plain, (padding, padded)
 
 
 def test_what_is_pinned_is_hashed_and_the_same_twice(tmp_path: Path) -> None:

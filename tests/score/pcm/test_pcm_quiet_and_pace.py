@@ -8,7 +8,7 @@ import pytest
 from tests.score.pcm.sounds import HOP_S, RATE_HZ, VOICES, found, speech
 from ttsbench.records.pcm import FaultKind
 from ttsbench.score.pcm.audit import hear
-from ttsbench.score.pcm.pace import Pace, find_pace_faults
+from ttsbench.score.pcm.pace import Length, Pace, find_pace_faults
 
 
 @pytest.mark.parametrize("voice", VOICES)
@@ -75,10 +75,25 @@ def test_too_few_rows_or_texts_of_one_length_have_no_pace() -> None:
 )
 def test_lengths_against_the_text(seconds: float, at_limit: bool, kinds: list[FaultKind]) -> None:
     """Red when a bar is missing, or a cut row is taken for a good one."""
-    assert [one.kind for one in find_pace_faults(seconds, 3.0, 0.05, at_limit)] == kinds
+    assert [one.kind for one in find_pace_faults(Length(seconds, 0.0, seconds), 3.0, 0.05, at_limit)] == kinds
+
+
+def test_a_length_is_that_of_what_sounds() -> None:
+    """One second from 1.5 s on, with no numbers around it. Red when padding fills a short row up, or makes a row long;
+    when NaN or infinity sounds; or when the limit is not told of the whole file.
+    """
+    samples = np.zeros(8 * RATE_HZ, np.float32)
+    samples[36_000:60_000] = 0.1
+    samples[[5, -5]] = np.inf, np.nan
+    length = Length.of(samples, RATE_HZ)
+    assert length == Length(8.0, 1.5, 1.0)
+    found = [(one.kind, one.start_s, one.length_s, one.strength) for one in find_pace_faults(length, 3.0, 0.05, True)]
+    assert found == [(FaultKind.LENGTH_LIMIT, 0.0, 8.0, 8.0), (FaultKind.TOO_SHORT, 1.5, 1.0, 3.0)]
+    assert not find_pace_faults(length, 1.0, 0.05, at_limit=False)
+    assert not find_pace_faults(Length(8.0, 0.0, 0.0), 1.0, 0.05, at_limit=False)
 
 
 def test_a_run_of_uneven_pace_asks_more_of_a_short_row() -> None:
     """Red when the spread is ignored."""
-    assert not find_pace_faults(1.6, 3.0, 0.3, at_limit=False)
-    assert not find_pace_faults(1.6, None, 0.0, at_limit=False)
+    assert not find_pace_faults(Length(1.6, 0.0, 1.6), 3.0, 0.3, at_limit=False)
+    assert not find_pace_faults(Length(1.6, 0.0, 1.6), None, 0.0, at_limit=False)

@@ -6,36 +6,26 @@ detector broke are unscored, never clean.
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import soundfile
 from pydantic import JsonValue
 
-from ttsbench.records import Coverage, RequestRecord, RowStatus, canonical_sha256, sha256_of
+from ttsbench.records import Coverage, RequestRecord, RowStatus, canonical_sha256
 from ttsbench.records.pcm import FaultKind, PcmRow, PcmSummary
 from ttsbench.score.pcm.audit import Heard, hear
 from ttsbench.score.pcm.edges import click_period, compare_edges
 from ttsbench.score.pcm.joints import Bars, Evidence
-from ttsbench.score.pcm.pace import Pace, find_pace_faults
+from ttsbench.score.pcm.pace import Length, Pace, find_pace_faults
 from ttsbench.score.pcm.pinned import pinned
+from ttsbench.score.row_audio import Charge, audio_of
 from ttsbench.score.source import RunSource
 
 LONG_S = 30.0
 NO_RECORD = "the row has no record"
 NOT_HEARD = "the row's audio was not heard"
-
-
-class _Unheard(Exception):
-    """Why a row has no audio to hear."""
-
-    def __init__(self, cause: str, detail: str) -> None:
-        self.cause = cause
-        super().__init__(detail)
 
 
 def judge_pcm(source: RunSource) -> tuple[tuple[PcmRow, ...], PcmSummary]:
@@ -54,10 +44,17 @@ def judge_pcm(source: RunSource) -> tuple[tuple[PcmRow, ...], PcmSummary]:
 
 
 def _pace(source: RunSource) -> Pace | None:
-    """How long texts take among rows that were spoken to their end."""
+    """How long texts take among rows that were spoken to their end. Only lengths are kept: runs outgrow memory."""
     spoken = [record for _, record in source.rows() if record is not None and record.status is RowStatus.OK]
-    timed = [(len(record.text), record.duration_s) for record in spoken if record.duration_s]
-    return Pace.of([characters for characters, _ in timed], [seconds for _, seconds in timed])
+    timed = [(len(record.text), _sounding_s(source.folder.path, record)) for record in spoken]
+    heard = [(characters, seconds) for characters, seconds in timed if seconds > 0]
+    return Pace.of([characters for characters, _ in heard], [seconds for _, seconds in heard])
+
+
+def _sounding_s(run_dir: Path, record: RequestRecord) -> float:
+    """0 for a row without usable audio, as for one that is silent."""
+    audio = audio_of(run_dir, record, any_numbers=True)
+    return 0.0 if isinstance(audio, Charge) else Length.of(audio.samples, audio.sample_rate_hz).sounding_s
 
 
 def _judge(
@@ -67,13 +64,13 @@ def _judge(
         fields = _unmeasured("missing", "missing_record", NO_RECORD)
         return PcmRow(row_index=index, utterance_id=None, utterance_id_missing=NO_RECORD, **fields), None
     known: dict[str, Any] = {"row_index": index, "utterance_id": record.utterance_id}
-    try:
-        samples, got_hz = _audio_of(run_dir, record)
-    except _Unheard as why:
-        return PcmRow(**known, **_unmeasured("failed", why.cause, str(why))), None
-    duration_s = len(samples) / got_hz
+    audio = audio_of(run_dir, record, any_numbers=True)
+    if isinstance(audio, Charge):
+        return PcmRow(**known, **_unmeasured("failed", audio.cause, audio.detail)), None
+    samples, got_hz = audio.samples, audio.sample_rate_hz
+    length = Length.of(samples, got_hz)
     expected_s = None if pace is None else pace.expected_s(len(record.text))
-    faults = find_pace_faults(duration_s, expected_s, pace.spread if pace else 0.0, record.status is RowStatus.LENGTH)
+    faults = find_pace_faults(length, expected_s, pace.spread if pace else 0.0, record.status is RowStatus.LENGTH)
     try:
         heard = hear(samples, got_hz, hop_s, faults, record.clipped_samples)
     except Exception as error:  # whatever a detector raises, the row stays in the result, with the reason
@@ -84,7 +81,7 @@ def _judge(
         status="measured",
         cause=None,
         cause_detail=None,
-        duration_s=duration_s,
+        duration_s=length.file_s,
         expected_s=expected_s,
         expected_s_missing="too few rows to know the run's pace" if expected_s is None else None,
         whole_frames=None if other_rate else len(samples) % hop == 0,
@@ -98,28 +95,6 @@ def _unmeasured(status: str, cause: str, detail: str) -> dict[str, Any]:
     names = ("duration_s", "expected_s", "whole_frames", "findings")
     nulls = dict.fromkeys(names) | {f"{name}_missing": NOT_HEARD for name in names}
     return {"status": status, "cause": cause, "cause_detail": detail} | nulls
-
-
-def _audio_of(run_dir: Path, record: RequestRecord) -> tuple[np.ndarray, int]:
-    """The row's samples [S], float32, and their rate, checked against its record. Raises _Unheard."""
-    if record.wav_path is None:
-        words = [part for part in (record.error_code, record.error_detail) if part is not None]
-        raise _Unheard(record.status.value, ": ".join(words) or "no audio")
-    try:
-        data = (run_dir / record.wav_path).read_bytes()
-    except FileNotFoundError:
-        raise _Unheard("missing_wav", f"no file {record.wav_path}") from None
-    except OSError as error:
-        raise _Unheard("undecodable", f"{record.wav_path}: {error}") from None
-    if sha256_of(data) != record.wav_sha256:
-        raise _Unheard("wav_mismatch", f"{record.wav_path} is not the file that was recorded (sha256 differs)")
-    try:
-        samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    except soundfile.LibsndfileError as error:
-        raise _Unheard("undecodable", f"{record.wav_path} cannot be decoded: {error.error_string}") from None
-    if not len(samples):
-        raise _Unheard("empty", f"{record.wav_path} holds no samples")
-    return samples.mean(axis=1), rate
 
 
 def _summarise(rows: Sequence[PcmRow], clips: Sequence[Evidence], bars: Bars, hop_s: float) -> PcmSummary:

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 
 from ttsbench.records.pcm import PromptLeak
 
-OWN_WORDS, FOREIGN_WORDS = 2, 4
-"""Fewest words in a row that make a leak: of the end of a row's own prompt, and anywhere in another's."""
+
+@dataclass(frozen=True)
+class Fewest:
+    """Words in a row that make a leak: of the end of a row's own prompt, and anywhere in another's."""
+
+    own: int
+    foreign: int
+
+
+WORDS, CHARACTERS = Fewest(2, 4), Fewest(4, 8)
+"""By what the text rule calls a word; a Chinese one is a character, and two of those meet by chance."""
 HEAD_WORDS = 3
 """Words at the head of a transcript within which a leak must begin."""
 
@@ -28,24 +37,24 @@ class Saying:
     """What its voice prompt says; empty for a row without one."""
 
 
-def leaks(sayings: Sequence[Saying]) -> tuple[PromptLeak, ...]:
+def leaks(sayings: Sequence[Saying], fewest: Fewest = WORDS) -> tuple[PromptLeak, ...]:
     """Every row that begins with words of a prompt; the longest stretch of each, a row's own prompt first."""
-    index = _index(sayings)
-    found = (_own(saying) or _foreign(saying, index) for saying in sayings)
+    index = _index(sayings, fewest.foreign)
+    found = (_own(saying, fewest.own) or _foreign(saying, index, fewest.foreign) for saying in sayings)
     return tuple(leak for leak in found if leak is not None)
 
 
-def _own(saying: Saying) -> PromptLeak | None:
+def _own(saying: Saying, fewest: int) -> PromptLeak | None:
     """The longest stretch of the prompt, up to its end, that is heard at the head."""
-    for length in range(len(saying.prompt), OWN_WORDS - 1, -1):
+    for length in range(len(saying.prompt), fewest - 1, -1):
         words = saying.prompt[-length:]
         if words in _heads(saying.heard, length) and not _holds(saying.target, words):
             return PromptLeak(row_index=saying.row_index, prompt_row_index=saying.row_index, own=True, words=words)
     return None
 
 
-def _foreign(saying: Saying, index: dict[tuple[str, ...], list[Saying]]) -> PromptLeak | None:
-    for head in _heads(saying.heard, FOREIGN_WORDS):
+def _foreign(saying: Saying, index: dict[tuple[str, ...], list[Saying]], fewest: int) -> PromptLeak | None:
+    for head in _heads(saying.heard, fewest):
         if _holds(saying.target, head):
             continue
         # A prompt may be shared: words of the row's own are no foreign ones.
@@ -57,12 +66,12 @@ def _foreign(saying: Saying, index: dict[tuple[str, ...], list[Saying]]) -> Prom
     return None
 
 
-def _index(sayings: Sequence[Saying]) -> dict[tuple[str, ...], list[Saying]]:
-    """Which sayings' prompts hold each stretch of FOREIGN_WORDS words."""
+def _index(sayings: Sequence[Saying], fewest: int) -> dict[tuple[str, ...], list[Saying]]:
+    """Which sayings' prompts hold each stretch of `fewest` words."""
     index: dict[tuple[str, ...], list[Saying]] = {}
     for saying in sayings:
-        for start in range(len(saying.prompt) - FOREIGN_WORDS + 1):
-            index.setdefault(saying.prompt[start : start + FOREIGN_WORDS], []).append(saying)
+        for start in range(len(saying.prompt) - fewest + 1):
+            index.setdefault(saying.prompt[start : start + fewest], []).append(saying)
     return index
 
 

@@ -1,5 +1,6 @@
 """How long a text should take in this run, and rows that take far more or far less.
 
+A row's length is that of its sounding part: digital silence put at its ends makes no cut row whole, and no row long.
 Length against characters is a straight line through the run's own rows (Theil and Sen: the median of the slopes of all
 pairs, then the median of the intercepts), which a quarter of rows gone wrong cannot bend. A row is too short where it
 lacks both a share of its length and many times the usual spread. Without enough rows nothing is expected of any.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ttsbench.records.pcm import FaultKind, PcmFinding
+from ttsbench.score.pcm.signal import sounding
 
 FEWEST_ROWS = 8
 MOST_ROWS = 400
@@ -57,13 +59,32 @@ class Pace:
         return seconds if seconds > 0 else None
 
 
-def find_pace_faults(duration_s: float, expected_s: float | None, spread: float, at_limit: bool) -> list[PcmFinding]:
+@dataclass(frozen=True)
+class Length:
+    """A file's length and, within it, that of its sounding part; seconds."""
+
+    file_s: float
+    begin_s: float
+    sounding_s: float
+
+    @classmethod
+    def of(cls, samples: np.ndarray, sample_rate_hz: int) -> Length:
+        """From a file's samples [S], full scale 1.0; what is no number makes no sound."""
+        first, end = sounding(np.where(np.isfinite(samples), samples, 0))
+        return cls(len(samples) / sample_rate_hz, first / sample_rate_hz, (end - first) / sample_rate_hz)
+
+
+def find_pace_faults(length: Length, expected_s: float | None, spread: float, at_limit: bool) -> list[PcmFinding]:
     """Whether a row was cut at its limit, and whether its length fits its text."""
-    found = [(FaultKind.LENGTH_LIMIT, duration_s)] if at_limit else []
-    if expected_s is not None and duration_s > 0:
-        if duration_s / expected_s > TOO_LONG:
-            found.append((FaultKind.TOO_LONG, duration_s / expected_s))
-        shorter = expected_s / duration_s
+    found = [_finding(FaultKind.LENGTH_LIMIT, 0.0, length.file_s, length.file_s)] if at_limit else []
+    if expected_s is not None and length.sounding_s > 0:
+        longer, shorter = length.sounding_s / expected_s, expected_s / length.sounding_s
+        if longer > TOO_LONG:
+            found.append(_finding(FaultKind.TOO_LONG, length.begin_s, length.sounding_s, longer))
         if shorter > TOO_SHORT and np.log(shorter) > SPREADS * max(spread, LEAST_SPREAD):
-            found.append((FaultKind.TOO_SHORT, shorter))
-    return [PcmFinding(kind=kind, start_s=0.0, length_s=duration_s, strength=strength) for kind, strength in found]
+            found.append(_finding(FaultKind.TOO_SHORT, length.begin_s, length.sounding_s, shorter))
+    return found
+
+
+def _finding(kind: FaultKind, start_s: float, length_s: float, strength: float) -> PcmFinding:
+    return PcmFinding(kind=kind, start_s=start_s, length_s=length_s, strength=float(strength))

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from ttsbench.score.pcm import dropout, edges, joints, pace, quiet, repeat, seam, signal, stored, whiten
 
-REVISION = 1
+REVISION = 2
 """Raised when the detectors' code changes what they find."""
 MODULES: tuple[ModuleType, ...] = (signal, whiten, seam, joints, repeat, dropout, quiet, stored, pace, edges)
 
