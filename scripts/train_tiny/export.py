@@ -54,7 +54,7 @@ turn: 8 of voices that training heard, 8 of voices it did not; in the streaming 
 protocol `mini-en-1`, whose recogniser is Whisper tiny.en. A voice is told by the nearest of the 16 clips.
 
 The judges disagree about voices that training did not hear: what the embedded one takes for the clip's voice every
-time, the independent one does in fewer than half of the rows. Take such voices for alike, not for the same.
+time, the independent one does in about half of the rows. Take such voices for alike, not for the same.
 """,
 }
 """How the evaluation in a card was made."""
