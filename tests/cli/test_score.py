@@ -143,6 +143,25 @@ def test_a_row_without_a_record_is_no_success_of_the_frame_audit(tmp_path: Path)
     assert ended.code == 4, ended.err
 
 
+def test_emissions_of_no_row_are_told_and_no_success(tmp_path: Path) -> None:
+    """Goes red when frames that belong to nobody pass because every row that is there is clean."""
+    lines = traced_run(tmp_path)
+    stray = lines[-1].revised(row_index=7, utterance_id="u7")
+    write_trace(tmp_path, [*lines, stray])
+    ended = ttsbench("score", tmp_path, "--only", "frames")
+    assert ended.code == 4, ended.err
+    assert "1 emissions belong to no recorded row" in ended.err
+
+
+def test_a_row_is_named_once_for_what_all_scorers_say_of_it(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
+    """Goes red when a failed row of a run comes up once for every scorer: the list is then four times as long."""
+    heard |= {0: TEXT}
+    run = run_of(tmp_path, 1, request_without_audio(1, RowStatus.FAILED, TEXT))
+    ended = ttsbench("score", run, "--only", "wer", "--only", "speaker", "--only", "pcm", "--protocol", "fake-1")
+    assert ended.code == 4
+    assert ended.err.count("u1: failed") == 1
+
+
 def test_the_report_is_written_in_every_form_asked_for(tmp_path: Path, heard: dict[int, str | Exception]) -> None:
     """Goes red when a form is left out, or written before the scores that it shows."""
     heard |= {0: TEXT}

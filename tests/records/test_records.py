@@ -11,7 +11,17 @@ from pydantic import ValidationError
 
 from tests.records.builders import counts, manifest, request, request_without_audio
 from ttsbench.core import EngineInfo, SamplingParams, TextLayout
-from ttsbench.records import DrawSettings, EngineRecord, Record, RequestRecord, RowStatus, RunManifest, RunStatus
+from ttsbench.records import (
+    Coverage,
+    DrawSettings,
+    EngineRecord,
+    Heading,
+    Record,
+    RequestRecord,
+    RowStatus,
+    RunManifest,
+    RunStatus,
+)
 from ttsbench.records.schema import KINDS
 
 
@@ -157,3 +167,17 @@ def test_zero_is_a_value() -> None:
     assert DrawSettings(do_sample=True, temperature=1.0, top_k=0, top_p=1.0).top_k == 0
     assert RequestRecord.model_fields["seed"].is_required()
     assert RunManifest.model_fields["audio_s"].is_required()
+
+
+def test_every_row_of_a_coverage_stands_under_its_heading() -> None:
+    """Red when a heading is left out of the sum, or causes of one heading are counted under another."""
+    rows = [
+        (Heading.MEASURED, None), (Heading.FAILED, "silent"), (Heading.FAILED, "failed"), (Heading.FAILED, "silent"),
+        (Heading.MISSING, "missing_record"), (Heading.UNSCORED, "asr_error"), (Heading.MEASURED, None),
+    ]  # fmt: skip
+    made = Coverage.of(rows)
+    assert (made.rows_expected, made.rows_measured, made.rows_failed, made.rows_missing, made.rows_unscored) == (
+        7, 2, 3, 1, 1,
+    )  # fmt: skip
+    assert (made.failed_by_cause, made.unscored_by_cause) == ({"failed": 1, "silent": 2}, {"asr_error": 1})
+    assert Coverage.of([]).complete

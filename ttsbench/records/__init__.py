@@ -7,7 +7,7 @@ from ttsbench.records.base import (
     sha256_of,
     utc_now,
 )
-from ttsbench.records.coverage import Coverage
+from ttsbench.records.coverage import Coverage, Heading
 from ttsbench.records.environment import CodeRevision, Gpu, Hardware, Placement
 from ttsbench.records.layout import RunFolder
 from ttsbench.records.manifest import CheckpointRecord, CorpusRecord, RowCounts, RunManifest, RunStatus
@@ -50,6 +50,7 @@ __all__ = [
     "EngineRecord",
     "Gpu",
     "Hardware",
+    "Heading",
     "JsonLines",
     "JsonlWriter",
     "NamedVoiceRecord",

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
 from typing import Self
 
 from pydantic import model_validator
 
 from ttsbench.records.base import Count, Record
+
+
+class Heading(StrEnum):
+    """Where a row stands."""
+
+    MEASURED = "measured"
+    FAILED = "failed"
+    MISSING = "missing"
+    UNSCORED = "unscored"
 
 
 class Coverage(Record):
@@ -26,6 +38,25 @@ class Coverage(Record):
     """Failed rows by cause."""
     unscored_by_cause: dict[str, Count]
     """Unscored rows by cause."""
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[Heading, str | None]]) -> Self:
+        """From each expected row's heading and the cause that put it there; a measured row has none."""
+        counted = Counter(rows)
+
+        def causes(of: Heading) -> dict[str, int]:
+            return dict(sorted((str(cause), count) for (heading, cause), count in counted.items() if heading is of))
+
+        rows_of = {heading: sum(causes(heading).values()) for heading in Heading}
+        return cls(
+            rows_expected=counted.total(),
+            rows_measured=rows_of[Heading.MEASURED],
+            rows_failed=rows_of[Heading.FAILED],
+            rows_missing=rows_of[Heading.MISSING],
+            rows_unscored=rows_of[Heading.UNSCORED],
+            failed_by_cause=causes(Heading.FAILED),
+            unscored_by_cause=causes(Heading.UNSCORED),
+        )
 
     @property
     def complete(self) -> bool:

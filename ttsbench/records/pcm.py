@@ -178,16 +178,3 @@ class PcmSummary(Record):
     """Distance, in frames, that clicks at frame edges keep: a chunk's length, where chunks join badly."""
     click_period_frames_missing: Reason | None = None
     """Why it is null: no clicks that keep one."""
-
-
-class PromptLeak(Record):
-    """Words of a voice prompt at the head of what was heard."""
-
-    row_index: Count
-    """The row that says them."""
-    prompt_row_index: Count
-    """The row whose prompt they are of; the same for a row's own prompt."""
-    own: bool
-    """Whether it is the row's own prompt."""
-    words: tuple[str, ...]
-    """The words, as recognised under the text rule."""

@@ -14,7 +14,6 @@ from pydantic import Field, JsonValue, model_validator
 
 from ttsbench.records.base import Count, Reason, Record, Seconds, Sha256, UtcTime
 from ttsbench.records.coverage import Coverage
-from ttsbench.records.pcm import PromptLeak
 from ttsbench.records.request import RowStatus
 
 Percent = Annotated[float, Field(ge=0)]
@@ -178,6 +177,19 @@ class AsrFailure(Record):
     """What it said."""
     rows: Count
     """Rows on which it broke before they were heard anew."""
+
+
+class PromptLeak(Record):
+    """Words of a voice prompt at the head of what was heard."""
+
+    row_index: Count
+    """The row that says them."""
+    prompt_row_index: Count
+    """The row whose prompt they are of; the same for a row's own prompt."""
+    own: bool
+    """Whether it is the row's own prompt."""
+    words: tuple[str, ...]
+    """The words, as recognised under the text rule."""
 
 
 class WerSummary(Record):

@@ -63,7 +63,7 @@ def ears_of(protocols: Sequence[ScoringProtocol]) -> dict[str, Ear]:
     problems: list[Problem] = []
     for protocol in protocols:
         try:
-            protocol.normalise_transcript("")
+            protocol.check_text_rule()
             ears[protocol.id] = Ear.of(protocol)
         except InvalidInput as error:
             problems += error.problems

@@ -6,13 +6,13 @@ proof of anything: a run without a trace has no figures, rather than figures of 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from ttsbench.records import Coverage, RequestRecord, RunManifest, TraceRecord, canonical_sha256
+from ttsbench.records import Coverage, Heading, RequestRecord, RunManifest, TraceRecord, canonical_sha256
 from ttsbench.records.frames import FrameFault, FramesOutcome, FramesRow, FramesSummary
 from ttsbench.score.frame_figures import Lines, figures_of, total_of
 from ttsbench.score.source import RunSource
@@ -156,7 +156,7 @@ def _summarise(rows: Sequence[FramesRow], source: RunSource, lines: Lines, reaso
     engine, audited = source.manifest.engine, [row for row in rows if row.counts is not None]
     figures = figures_of(audited, source, lines, source.trace) if audited and source.trace else None
     return FramesSummary(
-        coverage=_coverage(rows),
+        coverage=Coverage.of((_heading(row), row.cause) for row in rows),
         scorer=PINNED,
         scorer_sha256=canonical_sha256(PINNED),
         concurrency=source.manifest.settings.concurrency,
@@ -167,16 +167,7 @@ def _summarise(rows: Sequence[FramesRow], source: RunSource, lines: Lines, reaso
     )
 
 
-def _coverage(rows: Sequence[FramesRow]) -> Coverage:
-    causes = Counter(row.cause for row in rows if row.cause is not None)
-    missing = causes.pop(MISSING_RECORD.cause, 0)
-    unscored = {TRACE_MISSING.cause: count} if (count := causes.pop(TRACE_MISSING.cause, 0)) else {}
-    return Coverage(
-        rows_expected=len(rows),
-        rows_measured=sum(row.counts is not None for row in rows),
-        rows_failed=causes.total(),
-        rows_missing=missing,
-        rows_unscored=sum(unscored.values()),
-        failed_by_cause=dict(sorted(causes.items())),
-        unscored_by_cause=unscored,
-    )
+def _heading(row: FramesRow) -> Heading:
+    if row.cause is None:
+        return Heading.MEASURED
+    return {MISSING_RECORD.cause: Heading.MISSING, TRACE_MISSING.cause: Heading.UNSCORED}.get(row.cause, Heading.FAILED)

@@ -132,7 +132,6 @@ def check_fit(source: RunSource, protocols: Sequence[ScoringProtocol]) -> None:
             expected = f"a corpus of language {protocol.language}, as protocol {protocol.id} judges"
             hint = f"leave the words out (--only with the other scorers), or name a --protocol for {corpus.locale}"
             raise InvalidInput(Problem(where, expected, f"locale {corpus.locale}", hint))
-        protocol.check_text_rule()
     if log.rows and max(log.rows) >= corpus.rows_expected:
         at = str(source.folder.requests)
         raise RecordError(at, f"row {max(log.rows)} is beyond the {corpus.rows_expected} rows of run.json")

@@ -7,12 +7,10 @@ leaves the earlier ones.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
@@ -21,7 +19,6 @@ from ttsbench import __version__
 from ttsbench.core import InvalidInput, Problem
 from ttsbench.records import (
     Record,
-    ReferenceVoiceRecord,
     RunFolder,
     ScoreSummary,
     SectionSource,
@@ -34,7 +31,7 @@ from ttsbench.records import (
     write_record,
 )
 from ttsbench.score.asr.weights import package_versions
-from ttsbench.score.source import RunSource
+from ttsbench.score.source import RunSource, readable_sha256
 
 Progress = Callable[[int, int], None]
 Judged = tuple[Sequence[Record], Any]
@@ -114,9 +111,7 @@ def score_section(source: RunSource, name: str, progress: Progress | None = None
 
 def inputs_sha256(source: RunSource, name: str) -> str:
     """Hash of all that decides a section. A run folder may be moved: its WAVs go by their place in it."""
-    folder, records = source.folder, [record for _, record in source.rows() if record is not None]
-    wavs = {record.wav_path for record in records if record.wav_path is not None}
-    clips = {record.voice.audio for record in records if isinstance(record.voice, ReferenceVoiceRecord)}
+    folder = source.folder
     read: dict[str, JsonValue] = {
         "section": name,
         "code": code_sha256(),
@@ -124,8 +119,8 @@ def inputs_sha256(source: RunSource, name: str) -> str:
         "run": sha256_of(folder.manifest.read_bytes()),
         "requests": source.log.sha256,
         "trace": None if source.trace is None else source.trace.sha256,
-        "wavs": {path: _file_sha256(folder.path / path) for path in wavs},
-        "clips": {path: _file_sha256(Path(path)) for path in clips},
+        "wavs": dict(source.wavs_sha256),
+        "clips": dict(source.clips_sha256),
     }
     return canonical_sha256(read)
 
@@ -149,19 +144,11 @@ def _software(name: str) -> dict[str, str]:
     return package_versions(*SOFTWARE, *(["torch"] if name == "speaker" else []))
 
 
-def _file_sha256(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:  # the scorer will say what is wrong with it; here it only differs from a file that can be read
-        return None
-
-
 def _is_fresh(folder: RunFolder, earlier: ScoreSummary, name: str, inputs: str) -> bool:
     made = earlier.sources.get(name)
     if made is None or made.inputs_sha256 != inputs or getattr(earlier, name) is None:
         return False
-    return _file_sha256(folder.path / made.rows_file) == made.rows_sha256
+    return readable_sha256(folder.path / made.rows_file) == made.rows_sha256
 
 
 def _earlier(folder: RunFolder) -> ScoreSummary | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from ttsbench.records import (
     JsonLines,
+    ReferenceVoiceRecord,
     RequestLog,
     RequestRecord,
     RunFolder,
@@ -42,6 +44,28 @@ class RunSource:
         return ((index, self.log.rows.get(index)) for index in range(self.rows_expected))
 
     @cached_property
+    def wavs_sha256(self) -> dict[str, str | None]:
+        """Hash of each WAV as it lies there, by its path in the run folder; None for one that cannot be read."""
+        paths = {record.wav_path for record in self.log.rows.values() if record.wav_path is not None}
+        return {path: readable_sha256(self.folder.path / path) for path in paths}
+
+    @cached_property
+    def clips_sha256(self) -> dict[str, str | None]:
+        """Likewise of each reference clip, by its recorded path."""
+        voices = [record.voice for record in self.log.rows.values()]
+        paths = {voice.audio for voice in voices if isinstance(voice, ReferenceVoiceRecord)}
+        return {path: readable_sha256(Path(path)) for path in paths}
+
+    @cached_property
     def trace(self) -> JsonLines[TraceRecord] | None:
         """Every attempt's emissions in file order; None for a run without a trace."""
         return read_trace(self.folder.path) if self.folder.trace.exists() else None
+
+
+def readable_sha256(path: Path) -> str | None:
+    """Hash of a file; None for one that cannot be read, which only differs from one that can: a scorer says why."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

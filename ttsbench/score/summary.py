@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ttsbench.records import (
     Coverage,
+    Heading,
     Outcome,
     ReferenceVoiceRecord,
     RowStatus,
@@ -16,11 +17,10 @@ from ttsbench.records import (
     WerSummary,
     utc_now,
 )
-from ttsbench.records.pcm import PromptLeak
-from ttsbench.records.wer import AsrFailure, WerHeadline
+from ttsbench.records.wer import AsrFailure, PromptLeak, WerHeadline
 from ttsbench.score.asr.weights import package_versions
 from ttsbench.score.ear import Ear
-from ttsbench.score.pcm.leak import CHARACTERS, WORDS, Saying, leaks
+from ttsbench.score.leaks import CHARACTERS, WORDS, Saying, leaks
 from ttsbench.score.protocol import ScoringProtocol
 from ttsbench.score.source import RunSource
 from ttsbench.score.wer import WordEdits, aggregate, split_words, trailing_deletions
@@ -62,7 +62,7 @@ def summarise(
         rows_unscored=len(unscored),
         charged_by_cause=_by_cause(charged),
         unscored_by_cause=_by_cause(unscored),
-        coverage=_coverage(scored, charged, unscored),
+        coverage=Coverage.of((_heading(row), row.cause) for row in rows),
         first_asr_failure=first_failure,
         rows_from_cache=rows_from_cache,
         rows_cut_at_length=sum(row.status is RowStatus.LENGTH for row in rows),
@@ -93,17 +93,10 @@ def _headline(rows: Sequence[WerRecord], protocol: ScoringProtocol) -> WerHeadli
     return WerHeadline(figure=figure, rows=len(counted), pct=pct, pct_missing=why, interval=interval)
 
 
-def _coverage(scored: Sequence[WerRecord], charged: Sequence[WerRecord], unscored: Sequence[WerRecord]) -> Coverage:
-    failed = [row for row in charged if row.cause != MISSING_RECORD]
-    return Coverage(
-        rows_expected=len(scored) + len(charged) + len(unscored),
-        rows_measured=len(scored),
-        rows_failed=len(failed),
-        rows_missing=len(charged) - len(failed),
-        rows_unscored=len(unscored),
-        failed_by_cause=_by_cause(failed),
-        unscored_by_cause=_by_cause(unscored),
-    )
+def _heading(row: WerRecord) -> Heading:
+    if row.outcome is Outcome.CHARGED:
+        return Heading.MISSING if row.cause == MISSING_RECORD else Heading.FAILED
+    return Heading.MEASURED if row.outcome is Outcome.SCORED else Heading.UNSCORED
 
 
 def _prompt_leaks(

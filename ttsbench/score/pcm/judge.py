@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from ttsbench.records import Coverage, RequestRecord, RowStatus, canonical_sha256
+from ttsbench.records import Coverage, Heading, RequestRecord, RowStatus, canonical_sha256
 from ttsbench.records.pcm import FaultKind, PcmRow, PcmSummary
 from ttsbench.score.pcm.audit import Heard, hear
 from ttsbench.score.pcm.edges import click_period, compare_edges
@@ -106,7 +106,7 @@ def _summarise(rows: Sequence[PcmRow], clips: Sequence[Evidence], bars: Bars, ho
     by_row = Counter(kind for found in findings for kind in {one.kind for one in found})
     by_finding = Counter(one.kind for found in findings for one in found)
     return PcmSummary(
-        coverage=_coverage(rows),
+        coverage=Coverage.of((Heading(row.status), row.cause) for row in rows),
         scorer=scorer,
         scorer_sha256=canonical_sha256(scorer),
         rows_affected=affected,
@@ -121,21 +121,4 @@ def _summarise(rows: Sequence[PcmRow], clips: Sequence[Evidence], bars: Bars, ho
         edges=compare_edges(clips),
         click_period_frames=period,
         click_period_frames_missing="no clicks at frame edges that keep a distance" if period is None else None,
-    )
-
-
-def _coverage(rows: Sequence[PcmRow]) -> Coverage:
-    by_status = Counter(row.status for row in rows)
-
-    def causes(status: str) -> dict[str, int]:
-        return dict(sorted(Counter(row.cause for row in rows if row.status == status and row.cause).items()))
-
-    return Coverage(
-        rows_expected=len(rows),
-        rows_measured=by_status["measured"],
-        rows_failed=by_status["failed"],
-        rows_missing=by_status["missing"],
-        rows_unscored=by_status["unscored"],
-        failed_by_cause=causes("failed"),
-        unscored_by_cause=causes("unscored"),
     )

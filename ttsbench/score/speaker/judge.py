@@ -8,12 +8,11 @@ whether they stay apart from the run's other voices, can be said of any run.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from pydantic import JsonValue
 
-from ttsbench.records import Coverage, canonical_sha256
+from ttsbench.records import Coverage, Heading, canonical_sha256
 from ttsbench.records.speaker import SpeakerOutcome, SpeakerRow, SpeakerSummary
 from ttsbench.score import audio, bootstrap
 from ttsbench.score.source import RunSource
@@ -72,7 +71,7 @@ def _summary(rows: Sequence[SpeakerRow], references: int, scorer: dict[str, Json
     no_clip, no_other, alone = (NO_CLIP, ONE_CLIP, ALONE) if measured else (nothing,) * 3
     one_voice = "no voice has other measured rows, or the run has one voice" if measured else nothing
     return SpeakerSummary(
-        coverage=_coverage(rows),
+        coverage=Coverage.of((Heading(row.outcome.value), row.cause) for row in rows),
         scorer=scorer,
         scorer_sha256=canonical_sha256(scorer),
         references=references,
@@ -97,20 +96,3 @@ def _summary(rows: Sequence[SpeakerRow], references: int, scorer: dict[str, Json
             rows_nearest_own_voice=sum(bool(row.nearest_voice_is_own) for row in told) if told else None,
         ),
     )
-
-
-def _coverage(rows: Sequence[SpeakerRow]) -> Coverage:
-    by_outcome = Counter(row.outcome for row in rows)
-    return Coverage(
-        rows_expected=len(rows),
-        rows_measured=by_outcome[SpeakerOutcome.MEASURED],
-        rows_failed=by_outcome[SpeakerOutcome.FAILED],
-        rows_missing=by_outcome[SpeakerOutcome.MISSING],
-        rows_unscored=by_outcome[SpeakerOutcome.UNSCORED],
-        failed_by_cause=_by_cause(rows, SpeakerOutcome.FAILED),
-        unscored_by_cause=_by_cause(rows, SpeakerOutcome.UNSCORED),
-    )
-
-
-def _by_cause(rows: Sequence[SpeakerRow], outcome: SpeakerOutcome) -> dict[str, int]:
-    return dict(sorted(Counter(row.cause for row in rows if row.outcome is outcome and row.cause is not None).items()))

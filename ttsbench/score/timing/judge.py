@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from ttsbench.records import Coverage, RunStatus, canonical_sha256
+from ttsbench.records import Coverage, Heading, RunStatus, canonical_sha256
 from ttsbench.records.timing import TimingRow, TimingSummary
 from ttsbench.score.audio import SILENCE_DBFS
 from ttsbench.score.source import RunSource
@@ -67,7 +66,7 @@ def _summarise(
     at_full_load = [row for row in measured if row.in_steady_window]
     speeds = tuple(sitting_speed(sitting, logs) for sitting in sittings)
     phase, steady, rules = pooled_phase(sittings), pooled_steady(speeds), _rules(limits)
-    coverage = _coverage(rows)
+    coverage = Coverage.of((_heading(row), row.cause) for row in rows)
     wall_s = figure(phase.wall_s, phase.wall_s_missing)
     return TimingSummary(
         coverage=coverage,
@@ -88,18 +87,10 @@ def _summarise(
     )
 
 
-def _coverage(rows: Sequence[TimingRow]) -> Coverage:
-    causes = Counter(row.cause for row in rows)
-    failed = {cause: count for cause, count in causes.items() if cause not in (None, "missing_record")}
-    return Coverage(
-        rows_expected=len(rows),
-        rows_measured=causes[None],
-        rows_failed=sum(failed.values()),
-        rows_missing=causes["missing_record"],
-        rows_unscored=0,
-        failed_by_cause={str(cause): failed[cause] for cause in sorted(failed, key=str)},
-        unscored_by_cause={},
-    )
+def _heading(row: TimingRow) -> Heading:
+    if row.cause is None:
+        return Heading.MEASURED
+    return Heading.MISSING if row.cause == "missing_record" else Heading.FAILED
 
 
 def _caveats(source: RunSource, coverage: Coverage, sittings: int) -> tuple[str, ...]:

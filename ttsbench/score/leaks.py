@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ttsbench.records.pcm import PromptLeak
+from ttsbench.records.wer import PromptLeak
 
 
 @dataclass(frozen=True)

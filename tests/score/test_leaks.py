@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ttsbench.records.pcm import PromptLeak
-from ttsbench.score.pcm import Saying, leaks
+from ttsbench.records.wer import PromptLeak
+from ttsbench.score.leaks import Saying, leaks
 
 
 def saying(row: int, target: str, heard: str, prompt: str) -> Saying:

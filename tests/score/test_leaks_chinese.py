@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ttsbench.score.pcm.leak import CHARACTERS, Saying, leaks
+from ttsbench.score.leaks import CHARACTERS, Saying, leaks
 
 
 def said(heard: str, prompt: str = "今天天气很好我们去公园") -> Saying:
