@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from scripts.train_tiny.config import CONTROL_IDS, ENGLISH
-from scripts.train_tiny.pace import NO_TOKEN
 
 NONE = -1
 """Nothing stands here, or nothing is predicted here."""
@@ -147,7 +146,7 @@ def arrange(speech: Speech, choice: Choice, steps: int, ids: Ids) -> Rows:
     said = speech.said[goal.clamp(min=0)].long()
     focus = header + said + torch.where(reading, 0, past_tokens)
     there = torch.where(reading, past_tokens, tokens)  # of a reference that breaks off, the last tokens are not
-    seen = (goal >= 0) & (said != NO_TOKEN) & (said < there) & (focus <= position)
+    seen = (goal >= 0) & (said < there) & (focus <= position)  # NO_TOKEN is beyond any sentence
     return Rows(text, control, frame, goal, torch.where(seen, focus, none), history.long())
 
 

@@ -21,7 +21,7 @@ from tests.models.qwen3_tts.exactness import (
     golden,
     toy,
 )
-from ttsbench.core import AudioChunk, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
+from ttsbench.core import AudioChunk, EmitReason, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
 from ttsbench.models.qwen3_tts.prompt import Prompt
 from ttsbench.models.source import EMBEDDED
 
@@ -141,12 +141,18 @@ def test_a_finish_by_length_has_exactly_its_frames(limit: int, end_after: Callab
 
 
 def test_the_model_length_is_a_limit_too(end_after: Callable[[dict[int, int]], None]) -> None:
-    """Prompt and frames fill `max_model_len` exactly; red if the limit forgets the prompt."""
+    """Prompt and frames fill `max_model_len` exactly, and the end says which limit held and what was made.
+
+    Red if the limit forgets the prompt, or the finish names the one that was asked for.
+    """
     end_after({})
     rows = len(toy_prompt(request("a")).rows)
     engine = ToyEngine(max_model_len=rows + 5, block_size=1)
     heard = engine.speak([request("a", max_frames=100)])["a"]
     assert (heard.frames, heard.reason) == (5, FinishReason.LENGTH)
+    finish = heard.chunks[-1].finish
+    assert finish is not None
+    assert (finish.frame_limit, finish.frames_generated) == (5, 5)
     engine.assert_empty()
 
 
@@ -193,6 +199,20 @@ def test_chunk_size_decides_when_and_never_what(chunk_frames: int | None, at_onc
         sizes = [c.frames[1] - c.frames[0] for c in heard[one.id].chunks]
         assert sizes[0] == (1 if at_once else min(chunk_frames or 999, heard[one.id].frames))
         assert all(size == chunk_frames for size in sizes[1:-1])
+
+
+def test_a_chunk_says_what_it_was_to_hold_and_why_it_came(end_after: Callable[[dict[int, int]], None]) -> None:
+    """Seven frames by threes, the first at once. Red if the first looks like any other, or the rest like a full one."""
+    end_after({1: 7})
+    heard = ToyEngine(chunk_frames=3, first_frame_at_once=True).speak([request("a", seed=1)])["a"]
+    said = [(chunk.frames, chunk.chunk_target, chunk.reason) for chunk in heard.chunks]
+    assert said[:3] == [
+        ((0, 1), 1, EmitReason.FIRST),
+        ((1, 4), 3, EmitReason.THRESHOLD),
+        ((4, 7), 3, EmitReason.THRESHOLD),
+    ]
+    assert said[3] == ((7, 7), 3, EmitReason.FLUSH)
+    assert {chunk.context_frames for chunk in heard.chunks} == {0}
 
 
 def test_requests_join_and_leave_and_nothing_is_left() -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from scripts.train_tiny.corpus import HELD_OUT, Text
-from scripts.train_tiny.synthesize import OWN_SHARE, REFERENCE_TOKENS, planned
+from scripts.train_tiny.kokoro import Read
+from scripts.train_tiny.pace import LEAD, NO_TOKEN, SPACE, TAIL, Limits
+from scripts.train_tiny.synthesize import OWN_SHARE, REFERENCE_TOKENS, Studio, Utterances, planned
 from scripts.train_tiny.voices import NAMED_ROWS, OWN, is_held
 
 SENTENCES, VOICES = 3000, 120
@@ -55,3 +59,52 @@ def test_named_voices_take_turns_and_shift_with_each_pass(text: Text) -> None:
     said = planned("named", text, VOICES, 9.0, seed=1)
     assert said.voice[:8].tolist() == [*NAMED_ROWS, *NAMED_ROWS]
     assert said.voice[SENTENCES] == NAMED_ROWS[1]
+
+
+LETTER, STOP = 43, 4
+
+
+class Teacher:
+    """Every symbol lasts two teacher frames, and nothing sounds."""
+
+    def read(self, symbols: Tensor, style: Tensor) -> Read:
+        rows, length = symbols.shape[0], symbols.shape[1] + 2
+        return Read(torch.zeros(rows, length, 1), torch.zeros(rows, length, 1), torch.full((rows, length), 2.0))
+
+    def speak(self, prosody: Tensor, sounds: Tensor, style: Tensor, pitch: Tensor) -> Tensor:
+        return torch.zeros(prosody.shape[0], prosody.shape[1] * 600)
+
+
+class OneVoice:
+    def style(self, rows: Tensor, count: int) -> Tensor:
+        return torch.zeros(len(rows), 256)
+
+    def pitch(self, rows: Tensor) -> Tensor:
+        return torch.ones(len(rows))
+
+
+def said(kind: str) -> list[int]:
+    """Tokens of the frames of one sentence: two words of five letters, with two and three tokens, and a stop."""
+    studio = object.__new__(Studio)
+    studio.text = Text(
+        phonemes=np.array([*[LETTER] * 5, SPACE, *[LETTER] * 5, STOP], np.uint8),
+        phoneme_counts=np.array([12], np.uint8),
+        tokens=np.array([0, 0, 1, 0, 0, 2], np.uint16), token_counts=np.array([6], np.uint8),
+        spoken_counts=np.array([5], np.uint8), starts_word=np.array([False, True, False]),
+    )  # fmt: skip
+    studio.device, studio.limits = torch.device("cpu"), Limits((0.1, 9.0), (0.1, 9.0))
+    studio.kokoro, studio.voices = Teacher(), OneVoice()  # type: ignore[assignment]
+    utterance = Utterances(np.array([0]), np.array([0]), np.array([LEAD + 5 + TAIL]))
+    return [int(token) for token in studio.shard(kind, utterance, seed=3)["said"]]
+
+
+def test_frames_of_both_paces_know_their_token() -> None:
+    """Red when a natural reference is given the places of a paced one: its speech begins within three frames, not after
+    LEAD, and its first word's two tokens last as long as the other word's three.
+    """
+    assert said("many") == [NO_TOKEN] * LEAD + [0, 1, 2, 3, 4] + [NO_TOKEN] * TAIL
+    natural = said("reference")
+    spoken = [token for token in natural if token != NO_TOKEN]
+    assert natural.index(0) <= 3
+    assert spoken == sorted(spoken)
+    assert abs(sum(token < 2 for token in spoken) - sum(token >= 2 for token in spoken)) <= 1
