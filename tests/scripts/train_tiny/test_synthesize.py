@@ -99,8 +99,8 @@ def said(kind: str) -> list[int]:
 
 
 def test_frames_of_both_paces_know_their_token() -> None:
-    """Red when a natural reference is given the places of a paced one, one frame a token: its words last six frames
-    each here, whatever their tokens, and its speech begins within three frames.
+    """Red when a natural reference is given the places of a paced one, one frame a token: its words last as long
+    as their symbols, whatever their tokens, and its speech begins within three frames.
     """
     assert said("many") == [NO_TOKEN] * LEAD + [0, 1, 2, 3, 4] + [NO_TOKEN] * TAIL
     natural = said("reference")
@@ -109,4 +109,6 @@ def test_frames_of_both_paces_know_their_token() -> None:
     assert spoken == sorted(spoken)
     assert set(spoken) == {0, 1, 2, 3, 4}
     assert len(spoken) >= 10
-    assert abs(sum(token < 2 for token in spoken) - sum(token >= 2 for token in spoken)) <= 1
+    first, second = (sum((token < 2) is early for token in spoken) for early in (True, False))
+    # six symbols, the space among them, and five: in frames, their ends rounded
+    assert first / second == pytest.approx(6 / 5, rel=0.2)
