@@ -9,11 +9,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 
-import hypothesis
 import numpy as np
 import pytest
 import torch
+
+try:
+    import hypothesis
+except ModuleNotFoundError:  # a machine that is there for its GPU may have torch, numpy, safetensors and pytest alone
+    HAS_HYPOTHESIS = False
+else:
+    HAS_HYPOTHESIS = True
 
 torch.set_num_threads(1)
 
@@ -23,8 +30,20 @@ with torch.device("meta"):
     torch.empty(0)
 
 # No test is timed. In CI the examples are a function of the test alone, so a red run is red again on the next machine.
-hypothesis.settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
-hypothesis.settings.load_profile("house")
+if HAS_HYPOTHESIS:
+    hypothesis.settings.register_profile("house", deadline=None, derandomize="CI" in os.environ, print_blob=True)
+    hypothesis.settings.load_profile("house")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Without Hypothesis, files that need it are left out; no test of a GPU does."""
+    if HAS_HYPOTHESIS or collection_path.suffix != ".py":
+        return None
+    return "from hypothesis import" in collection_path.read_text() or None
+
+
+def pytest_report_header() -> str | None:
+    return None if HAS_HYPOTHESIS else "Hypothesis is not installed: property tests are left out"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,30 +14,43 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from tests.engine.toys import Heard, ToyEngine, request, requests, toy_prompt
+from tests.engine.toys import Heard, ToyEngine, change_logits, request, requests, toy_prompt
 from ttsbench.core import AudioChunk, SpeechRequest, TextLayout
-from ttsbench.engine.runner import StepOutput
-from ttsbench.engine.sampler import FrameSampler
+from ttsbench.engine import fused
+from ttsbench.engine.runner import Flight, Runner
 from ttsbench.engine.scheduler import StepPlan
+from ttsbench.kernels.draw import FirstCodeRules, Rows, reference
+from ttsbench.kernels.draw.philox import frame_uniforms
 
 ASKED = requests(8)
-Noise = dict[tuple[int, int], torch.Tensor]
+Noise = dict[tuple[int, int, int], float]
 
 
 @pytest.fixture
 def noise(monkeypatch: pytest.MonkeyPatch) -> Noise:
-    """Every uniform the engine draws, by (seed, frame)."""
+    """Every uniform the engine draws with, by (seed, frame, codebook)."""
     drawn: Noise = {}
-    inner = FrameSampler.first
+    inner = reference.draw_codes
+    asked: list[tuple[int, Rows]] = []
 
-    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
-        keys = zip(self.state.seed[self.slots].tolist(), self.state.frame[self.slots].tolist(), strict=True)
-        for key, uniforms in zip(keys, self.uniforms, strict=True):
-            drawn[key] = uniforms
-        return inner(self, logits)
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        asked.append((0, rows))
+        return logits
 
-    monkeypatch.setattr(FrameSampler, "first", first)
+    def book(number: int, logits: Tensor, rows: Rows) -> Tensor:
+        asked.append((number, rows))
+        return logits
+
+    def draw_codes(logits: Tensor, draws: reference.RowDraws, uniforms: Tensor) -> Tensor:
+        number, rows = asked.pop()
+        for seed, frame, uniform in zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), uniforms, strict=True):
+            drawn[seed, frame, number] = float(uniform)
+        return inner(logits, draws, uniforms)
+
+    change_logits(monkeypatch, first, book)
+    monkeypatch.setattr(reference, "draw_codes", draw_codes)
     return drawn
 
 
@@ -86,22 +99,22 @@ def test_batch_invariant_is_byte_equal(layout: int) -> None:
 
 
 @pytest.mark.parametrize("budget", [71, 128, 300, 2000])
-def test_batch_invariant_cuts_prompts_by_position_alone(budget: int) -> None:
+def test_batch_invariant_cuts_prompts_by_position_alone(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long prompts run in the same pieces under any budget: at most 64 rows, cut at multiples of 64. Red if a chunk
-    runs
-    as the scheduler granted it, or if the scheduler grants other than whole tiles.
+    runs as the scheduler granted it, or if the scheduler grants other than whole tiles.
     """
     pieces: dict[str, list[tuple[int, int]]] = {}
 
-    class Watched(ToyEngine):
-        def _commit(self, plan: StepPlan, output: StepOutput) -> None:
+    class Watched(Runner):
+        def launch(self, plan: StepPlan) -> Flight:
             for chunk in plan.prefill:
                 pieces.setdefault(chunk.sequence.request.id, []).append((chunk.start, chunk.rows))
-            super()._commit(plan, output)
+            return super().launch(plan)
 
+    monkeypatch.setattr(fused, "Runner", Watched)
     long = " ".join([ASKED[3].text] * 6)
     asked = [request(f"l{i}", long[i:], text_layout=TextLayout.NON_STREAMING, max_frames=2) for i in range(3)]
-    Watched(max_num_seqs=8, max_model_len=1024, max_num_batched_tokens=budget, batch_invariant=True).speak(asked)
+    ToyEngine(max_num_seqs=8, max_model_len=1024, max_num_batched_tokens=budget, batch_invariant=True).speak(asked)
     for one in asked:
         rows = len(toy_prompt(one).rows)
         assert rows > 128
@@ -122,23 +135,27 @@ def test_seeded_noise_is_the_requests_own(layout: int, noise: Noise) -> None:
     noise.clear()
     run(**LAYOUTS[layout])
     shared = [key for key in before if key in noise]
-    assert {seed for seed, _ in shared} == {one.seed for one in ASKED}
-    assert all(torch.equal(before[key], noise[key]) for key in shared)
+    assert {(seed, book) for seed, _, book in shared} == {(one.seed, book) for one in ASKED for book in range(16)}
+    assert all(before[key] == noise[key] for key in shared)
 
 
 @pytest.mark.parametrize("layout", range(1, len(LAYOUTS)))
 def test_seeded_differs_by_rounding_only(layout: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With codes forced to be a function of the noise alone, logits and PCM agree across layouts to 1e-4 of full scale:
     float32 GEMMs of other shapes add in another order. Red if a neighbour's row or a former owner's state leaks in."""
-    seen: dict[tuple[int, int], torch.Tensor] = {}
+    seen: dict[tuple[int, int], Tensor] = {}
 
-    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
-        keys = zip(self.state.seed[self.slots].tolist(), self.state.frame[self.slots].tolist(), strict=True)
-        seen.update(zip(keys, logits, strict=True))
-        return (self.uniforms[:, 0] * 64).long()
+    def forced(number: int, logits: Tensor, rows: Rows) -> Tensor:
+        """Logits of which every way of drawing takes the code that the row's random number names."""
+        uniforms = frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number]
+        return torch.full_like(logits, -1e9).scatter(1, (uniforms * 64).long()[:, None], 1e9)
 
-    monkeypatch.setattr(FrameSampler, "first", first)
-    monkeypatch.setattr(FrameSampler, "rest", lambda self, book, _: (self.uniforms[:, book] * 64).long())
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        keys = zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), strict=True)
+        seen.update(zip(keys, logits.clone(), strict=True))
+        return forced(0, logits, rows)
+
+    change_logits(monkeypatch, first, forced)
     heard = run(**LAYOUTS[0])
     logits = dict(seen)
     seen.clear()

@@ -6,12 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from tests.engine.toys import GREEDY, TEXTS, TOY, Heard, ToyEngine, request, requests, toy_prompt, whole_decode
+from tests.engine import toys
+from tests.engine.toys import (
+    GREEDY,
+    HOP,
+    TEXTS,
+    TOY,
+    ToyEngine,
+    assert_sound,
+    change_logits,
+    request,
+    requests,
+    toy_prompt,
+    whole_decode,
+)
 from tests.models.qwen3_tts.exactness import (
     GreedyTalker,
     build_prompt,
@@ -22,49 +37,14 @@ from tests.models.qwen3_tts.exactness import (
     toy,
 )
 from ttsbench.core import AudioChunk, EmitReason, FinishReason, RowError, SamplingParams, SpeechRequest, TextLayout
+from ttsbench.kernels.draw import FirstCodeRules, Rows
 from ttsbench.models.qwen3_tts.prompt import Prompt
 from ttsbench.models.source import EMBEDDED
-
-HOP = 1920
-EOS = toy(TOY).config.control.eos
 
 
 @pytest.fixture
 def end_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, int]], None]:
-    """Make the model draw end of speech at frame `ends[seed]` of the request with that seed, and never elsewhere."""
-
-    def install(ends: dict[int, int]) -> None:
-        from ttsbench.engine.sampler import FrameSampler
-
-        inner = FrameSampler.first
-
-        def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
-            logits = logits.clone()
-            logits[:, EOS] = -1e9
-            for row, (seed, frame) in enumerate(
-                zip(self.state.seed[self.slots], self.state.frame[self.slots], strict=True)
-            ):
-                if ends.get(int(seed)) == int(frame):
-                    logits[row, EOS] = 1e9
-            return inner(self, logits)
-
-        monkeypatch.setattr(FrameSampler, "first", first)
-
-    return install
-
-
-def assert_sound(heard: Heard, sample_rate_hz: int = 24000) -> None:
-    """Frames 0..N once each and in order; one final chunk, the last; N x hop samples."""
-    position = 0
-    for index, chunk in enumerate(heard.chunks):
-        assert chunk.index == index
-        assert chunk.frames[0] == position
-        position = chunk.frames[1]
-        assert len(chunk.pcm) == (chunk.frames[1] - chunk.frames[0]) * HOP
-        assert chunk.sample_rate_hz == sample_rate_hz
-        assert chunk.final == (index == len(heard.chunks) - 1)
-    times = [chunk.emitted_at_ns for chunk in heard.chunks]
-    assert times == sorted(times)
+    return partial(toys.end_after, monkeypatch)
 
 
 def test_a_batch_gives_the_codes_and_pcm_of_each_request_run_plainly() -> None:
@@ -359,15 +339,12 @@ def test_non_finite_numbers_end_their_request_alone_and_poison_nobody_later() ->
 
 def test_non_finite_logits_of_the_talker_end_their_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """NaN in codebook 0 alone: everything after it is finite. Red if only the other codebooks are checked."""
-    from ttsbench.engine.sampler import FrameSampler
 
-    inner = FrameSampler.first
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        broken = (rows.seeds[rows.slots] == 7) & (rows.frames == 1)
+        return logits.masked_fill(broken[:, None], float("nan"))
 
-    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
-        broken = (self.state.seed[self.slots] == 7) & (self.state.frame[self.slots] == 1)
-        return inner(self, logits.masked_fill(broken[:, None], float("nan"))).clamp(max=63)
-
-    monkeypatch.setattr(FrameSampler, "first", first)
+    change_logits(monkeypatch, first)
     heard = ToyEngine().speak([request("a", seed=7), request("b", TEXTS[1], seed=8)])
     finish = heard["a"].chunks[-1].finish
     assert finish is not None
@@ -378,15 +355,12 @@ def test_non_finite_logits_of_the_talker_end_their_request_alone(monkeypatch: py
 
 def test_non_finite_logits_of_any_codebook_end_their_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A draw from NaN is some code with finite PCM: only the logits tell. Red if codebooks 1..Q-1 go unchecked."""
-    from ttsbench.engine.sampler import FrameSampler
 
-    inner = FrameSampler.rest
+    def book(number: int, logits: Tensor, rows: Rows) -> Tensor:
+        broken = (rows.seeds[rows.slots] == 7) & (rows.frames == 2) & (number == 9)
+        return logits.masked_fill(broken[:, None], float("nan"))
 
-    def rest(self: FrameSampler, book: int, logits: torch.Tensor) -> torch.Tensor:
-        broken = (self.state.seed[self.slots] == 7) & (self.state.frame[self.slots] == 2) & (book == 9)
-        return inner(self, book, logits.masked_fill(broken[:, None], float("nan")))
-
-    monkeypatch.setattr(FrameSampler, "rest", rest)
+    change_logits(monkeypatch, book=book)
     heard = ToyEngine().speak([request("a", seed=7, max_frames=9), request("b", TEXTS[1], seed=8)])
     finish = heard["a"].chunks[-1].finish
     assert finish is not None
@@ -396,9 +370,15 @@ def test_non_finite_logits_of_any_codebook_end_their_request_alone(monkeypatch: 
 
 def test_a_code_outside_the_codebook_fails_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A vocabulary may be wider than the codebooks; such a code is no frame and never becomes another one's sound."""
-    from ttsbench.engine.sampler import FrameSampler
+    outside = toy(TOY).config.first_control_id - 1
+    assert outside >= toy(TOY).codec.decoder.config.codebook_size
 
-    monkeypatch.setattr(FrameSampler, "first", lambda self, logits: torch.full_like(self.slots, 1500))
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        changed = torch.full_like(logits, -1.0)
+        changed[:, outside] = 1e9
+        return changed
+
+    change_logits(monkeypatch, first)
     finish = ToyEngine().speak([request("a")])["a"].chunks[-1].finish
     assert finish is not None
     assert (finish.reason, finish.code) == (FinishReason.FAILED, "invalid_code")

@@ -9,18 +9,21 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from tests.models.qwen3_tts.exactness import toy
 from ttsbench.core import AudioChunk, DrawParams, FinishReason, NamedVoice, SamplingParams, SpeechRequest, TextLayout
+from ttsbench.engine import frame
 from ttsbench.engine.fused import FusedEngine, FusedOptions
 from ttsbench.engine.runner import StepOutput
 from ttsbench.engine.scheduler import StepPlan
-from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
+from ttsbench.kernels.draw import Drawn, DrawSettings, FirstCodeRules, Rows
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 
 TOY = "toy-custom-voice"
+HOP = 1920
 GREEDY = SamplingParams(DrawParams(do_sample=False), DrawParams(do_sample=False))
 TEXTS = (
     "Hello there.",
@@ -56,10 +59,10 @@ class Heard:
         return finish.reason
 
 
-def toy_prompt(request: SpeechRequest, device: str = "cpu") -> Prompt:
+def toy_prompt(request: SpeechRequest, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Prompt:
     """The prompt of a request to the toy CustomVoice checkpoint."""
     assert isinstance(request.voice, NamedVoice)
-    builder = toy(TOY, device).prompts
+    builder = toy(TOY, device, dtype).prompts
     layout = request.text_layout or TextLayout.STREAMING
     return builder.build(
         request.text, request.language, layout, Conditioning(builder.named_speaker(request.voice.speaker))
@@ -85,18 +88,18 @@ class ToyEngine(FusedEngine):
         make_prompt: Callable[[SpeechRequest], Prompt] | None = None,
         checkpoint: str = TOY,
         device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
         **options: Any,
     ) -> None:
-        loaded = toy(checkpoint, device)
-        make_prompt = make_prompt or partial(toy_prompt, device=device)
+        loaded = toy(checkpoint, device, dtype)
+        make_prompt = make_prompt or partial(toy_prompt, device=device, dtype=dtype)
         settings = FusedOptions(**{"max_num_seqs": 4, "max_model_len": 256, "block_size": 8, **options})
-        codec = StreamingCodec(loaded.codec.decoder, settings.max_num_seqs)
-        super().__init__(loaded.config, loaded.model.talker, codec, 24000, make_prompt, settings)
+        super().__init__(loaded.config, loaded.model.talker, loaded.codec.decoder, 24000, make_prompt, settings)
         self.heard: dict[str, Heard] = {}
 
     def _commit(self, plan: StepPlan, output: StepOutput) -> None:
         for row, sequence in enumerate(plan.finishing):
-            if not output.ended[row]:
+            if not output.ended[row] and sequence.slot >= 0:
                 self.heard.setdefault(sequence.request.id, Heard()).codes.append(output.codes[row])
         super()._commit(plan, output)
 
@@ -119,13 +122,74 @@ class ToyEngine(FusedEngine):
         assert not scheduler.waiting
         assert scheduler.slots.free == scheduler.slots.num_slots
         assert scheduler.blocks.free == scheduler.blocks.num_blocks
-        assert all(prompt is None for prompt in self.runner.state.prompts)
+        assert all(prompt is None for prompt in self.runner.prompts)
         assert not self._alive
         assert self._next_prompt is None
         assert not self._out
+        assert not self._urgent
+        assert not self._flights
 
 
 def whole_decode(codes: list[np.ndarray], checkpoint: str = TOY) -> Tensor:
     """PCM [F * hop] of codes decoded in one piece."""
     with torch.inference_mode():
         return toy(checkpoint).codec.decoder.decode(torch.from_numpy(np.stack(codes))[None])[0]
+
+
+def assert_sound(heard: Heard, sample_rate_hz: int = 24000) -> None:
+    """Frames 0..N once each and in order; one final chunk, the last; N x hop samples."""
+    position = 0
+    for index, chunk in enumerate(heard.chunks):
+        assert chunk.index == index
+        assert chunk.frames[0] == position
+        position = chunk.frames[1]
+        assert len(chunk.pcm) == (chunk.frames[1] - chunk.frames[0]) * HOP
+        assert chunk.sample_rate_hz == sample_rate_hz
+        assert chunk.final == (index == len(heard.chunks) - 1)
+    times = [chunk.emitted_at_ns for chunk in heard.chunks]
+    assert times == sorted(times)
+
+
+FirstLogits = Callable[[Tensor, Rows, FirstCodeRules], Tensor]
+BookLogits = Callable[[int, Tensor, Rows], Tensor]
+
+
+def change_logits(
+    monkeypatch: pytest.MonkeyPatch, first: FirstLogits | None = None, book: BookLogits | None = None
+) -> None:
+    """Put `first` between the talker's head and the draw of codebook 0, and `book` before the draws of the others.
+
+    They may be captured in a graph: what they need must be on the device already, and shapes fixed.
+    """
+    draw_first_code, draw_code = vars(frame)["draw_first_code"], vars(frame)["draw_code"]  # perhaps changed already
+
+    def changed_first(
+        logits: Tensor, rows: Rows, settings: DrawSettings, rules: FirstCodeRules, drawn: Drawn, table: Tensor,
+        out: Tensor,
+    ) -> None:  # fmt: skip
+        draw_first_code(
+            logits if first is None else first(logits, rows, rules), rows, settings, rules, drawn, table, out
+        )
+
+    def changed_book(
+        number: int, logits: Tensor, rows: Rows, settings: DrawSettings, drawn: Drawn, table: Tensor | None,
+        out: Tensor | None,
+    ) -> None:  # fmt: skip
+        draw_code(number, logits if book is None else book(number, logits, rows), rows, settings, drawn, table, out)
+
+    monkeypatch.setattr(frame, "draw_first_code", changed_first)
+    monkeypatch.setattr(frame, "draw_code", changed_book)
+
+
+def end_after(monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], device: str = "cpu") -> None:
+    """Make the model draw end of speech at frame `ends[seed]` of the request with that seed, and never elsewhere."""
+    seeds = torch.tensor(list(ends), dtype=torch.int64, device=device)
+    frames = torch.tensor(list(ends.values()), dtype=torch.int64, device=device)
+
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        here = (rows.seeds[rows.slots][:, None] == seeds) & (rows.frames[:, None] == frames)
+        changed = logits.clone()
+        changed[:, rules.eos] = torch.where(here.any(dim=1), 1e9, -1e9).to(logits.dtype)
+        return changed
+
+    change_logits(monkeypatch, first)

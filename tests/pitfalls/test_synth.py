@@ -11,35 +11,16 @@ import pytest
 import torch
 
 from tests.cli.harness import BASE, CLIPS, CUSTOM_VOICE, check_run_folder, outcomes, ttsbench, write_list
-from tests.engine.toys import TEXTS, TOY, ToyEngine, request
-from tests.models.qwen3_tts.exactness import toy
+from tests.engine.toys import HOP, TEXTS, ToyEngine, end_after, request
 from ttsbench.adapters.native import NativeEngine
 from ttsbench.core import FinishReason, ReferenceVoice, SamplingParams, SpeechRequest
 from ttsbench.engine.fused import FusedEngine
-from ttsbench.engine.sampler import FrameSampler
 from ttsbench.experiment.rows import row_seed
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.profile import load_profile
 from ttsbench.records import RowStatus, read_requests
 
 ROOT = Path(__file__).parents[2]
-EOS = toy(TOY).config.control.eos
-HOP = 1920
-
-
-def end_after(monkeypatch: pytest.MonkeyPatch, ends: dict[int, int]) -> None:
-    """Make the model draw end of speech at frame `ends[seed]` of the request with that seed, and never elsewhere."""
-    inner = FrameSampler.first
-
-    def first(self: FrameSampler, logits: torch.Tensor) -> torch.Tensor:
-        logits = logits.clone()
-        logits[:, EOS] = -1e9
-        for row, slot in enumerate(self.slots.tolist()):
-            if ends.get(int(self.state.seed[slot])) == int(self.state.frame[slot]):
-                logits[row, EOS] = 1e9
-        return inner(self, logits)
-
-    monkeypatch.setattr(FrameSampler, "first", first)
 
 
 def test_a_row_without_a_frame_has_its_record_and_its_neighbours_their_own_audio(

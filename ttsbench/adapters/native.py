@@ -10,6 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -30,7 +31,6 @@ from ttsbench.core import (
 from ttsbench.corpus import load_reference_24k, text_problem
 from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
-from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
@@ -63,7 +63,7 @@ class NativeEngine:
         self._engine = FusedEngine(
             self.checkpoint.config,
             self.checkpoint.model.talker,
-            StreamingCodec(decoder, profile.max_num_seqs),
+            decoder,
             self.checkpoint.codec.config.sample_rate_hz,
             self._prompt,
             _options(profile, stream, self.checkpoint.config.talker.max_positions),
@@ -106,6 +106,10 @@ class NativeEngine:
 
     def cancel(self, request_id: str) -> bool:
         return self._engine.cancel(request_id)
+
+    def stats(self) -> dict[str, Any]:
+        """How the engine's steps were run so far."""
+        return self._engine.stats()
 
     def close(self) -> None:
         """Nothing outlives the object."""
@@ -213,6 +217,8 @@ def _options(profile: Profile, stream: bool, max_positions: int) -> FusedOptions
         chunk_frames=profile.codec_chunk_frames if stream else None,
         first_frame_at_once=stream and profile.talker_stream_first_audio,
         batch_invariant=profile.determinism == "batch_invariant",
+        enforce_eager=profile.enforce_eager,
+        gpu_memory_utilization=profile.gpu_memory_utilization,
     )
 
 

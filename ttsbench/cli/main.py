@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typer
 
+from ttsbench.cli.bench import bench
 from ttsbench.cli.say import say
 from ttsbench.cli.score import score
 from ttsbench.cli.synth import synth
@@ -21,3 +22,4 @@ app = typer.Typer(
 app.command()(say)
 app.command()(synth)
 app.command()(score)
+app.command()(bench)

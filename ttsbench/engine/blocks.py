@@ -12,6 +12,7 @@ class BlockPool:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._free = list(range(num_blocks - 1, -1, -1))
+        self._taken = bytearray(num_blocks)
 
     @property
     def free(self) -> int:
@@ -25,12 +26,16 @@ class BlockPool:
         """`count` blocks, or None (and nothing taken) when fewer are free."""
         if count > len(self._free):
             return None
-        return [self._free.pop() for _ in range(count)]
+        blocks = [self._free.pop() for _ in range(count)]
+        for block in blocks:
+            self._taken[block] = 1
+        return blocks
 
     def give_back(self, blocks: list[int]) -> None:
-        owned = set(self._free)
-        if owned.intersection(blocks) or len(set(blocks)) != len(blocks):
+        if not all(self._taken[block] for block in blocks) or len(set(blocks)) != len(blocks):
             raise ValueError(f"blocks freed twice: {sorted(blocks)}")
+        for block in blocks:
+            self._taken[block] = 0
         self._free.extend(reversed(blocks))
 
 

@@ -2,6 +2,11 @@
 
 A step is schedule -> prepare -> forward -> sample -> commit; the runner does the middle three. Requests join and
 leave the running batch between steps. Whatever goes wrong with one request ends that request alone.
+
+On a GPU the host is one step behind: it launches a step before it has seen what the one before gave. A sequence that
+ended there has then been asked for one frame too many, which is dropped. Chunks that somebody waits for, the first and
+the last of a request, are handed out before the next launch, so that the next request can be part of it; the others
+while the device works.
 """
 
 from __future__ import annotations
@@ -11,17 +16,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ttsbench.core import AudioChunk, EmitReason, Finish, FinishReason, RowError, SpeechRequest
+from ttsbench.engine import capacity
 from ttsbench.engine.blocks import BlockPool, SlotPool
-from ttsbench.engine.kv_cache import PagedCache
-from ttsbench.engine.runner import Runner, StepOutput
+from ttsbench.engine.runner import MAX_IN_FLIGHT, Flight, Runner, RunnerOptions, StepOutput
 from ttsbench.engine.scheduler import Scheduler, Sequence, StepPlan
-from ttsbench.engine.slot_state import SlotState
+from ttsbench.models.qwen3_tts.codec_decoder import CodecDecoder
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.models.qwen3_tts.packed import PackedTalker
 from ttsbench.models.qwen3_tts.prompt import Prompt
 from ttsbench.models.qwen3_tts.talker import Talker
 
@@ -40,58 +47,60 @@ class FusedOptions:
     max_model_len: int = 4096
     block_size: int = 16
     num_kv_blocks: int | None = None
-    """None: enough for every slot at `max_model_len`."""
+    """None: enough for every slot at `max_model_len`, or on a GPU as many of those as fit."""
     chunk_frames: int | None = 1
     """Frames of an emitted chunk; None holds the whole utterance back until it ends."""
     first_frame_at_once: bool = False
     """Emit the first frame by itself, whatever `chunk_frames` says."""
     batch_invariant: bool = False
     """Run every sequence alone, so that nothing it computes depends on its neighbours."""
+    enforce_eager: bool = False
+    """On a GPU: launch every kernel from Python instead of replaying captured graphs."""
+    gpu_memory_utilization: float = 0.9
+    """Share of the device's memory that the engine may take, weights included."""
+    steps_behind: int | None = None
+    """Steps launched before the results of the one before are seen: 0 or 1. None: 1 on a GPU, 0 on a CPU."""
 
 
 class FusedEngine:
     """Continuous batching over the talker, code predictor and streaming codec of one checkpoint.
 
     `make_prompt` turns a request into talker rows when a slot is free for it; a RowError it raises ends that request.
+    On a GPU it is called with the engine's stream current.
     """
 
     def __init__(
         self,
         config: Qwen3TTSConfig,
         talker: Talker,
-        codec: StreamingCodec,
+        decoder: CodecDecoder,
         sample_rate_hz: int,
         make_prompt: Callable[[SpeechRequest], Prompt],
         options: FusedOptions,
     ) -> None:
-        weight = talker.codec_head.weight
-        per_slot = -(-options.max_model_len // options.block_size)
-        num_blocks = options.max_num_seqs * per_slot if options.num_kv_blocks is None else options.num_kv_blocks
+        """Build, warm up and size the engine. Raises InvalidInput when the device is too small for one request."""
         self.options = options
         self.make_prompt = make_prompt
         self.sample_rate_hz = sample_rate_hz
+        self.codebook_size = decoder.config.codebook_size
+        self.runner = _runner(config, talker, decoder, options)
         self.scheduler = Scheduler(
             SlotPool(options.max_num_seqs),
-            BlockPool(num_blocks, options.block_size),
+            BlockPool(self.runner.options.num_blocks, options.block_size),
             options.max_num_batched_tokens,
             INVARIANT_PREFILL_TILE if options.batch_invariant else 1,
         )
-        cache = PagedCache(
-            config.talker, num_blocks, options.block_size, options.max_num_seqs, per_slot, weight.device, weight.dtype
-        )
-        state = SlotState(config, options.max_num_seqs, weight.device, weight.dtype)
-        self.runner = Runner(config, talker, codec, cache, state)
+        behind = options.steps_behind if options.steps_behind is not None else int(self.runner.on_gpu)
+        if not 0 <= behind < MAX_IN_FLIGHT:
+            raise ValueError(f"steps_behind must lie in [0, {MAX_IN_FLIGHT}), got {behind}")
+        self.steps_behind = behind
         self._alive: dict[str, Sequence] = {}
+        self._flights: deque[Flight] = deque()
+        self._urgent: deque[AudioChunk] = deque()
         self._out: deque[AudioChunk] = deque()
         self._next_prompt: tuple[Sequence, Prompt] | None = None
-        log.info(
-            "capacity: %d slots (codec state %.0f MB), %d KV blocks of %d positions (%.0f MB)",
-            options.max_num_seqs,
-            options.max_num_seqs * codec.bytes_per_slot / 1e6,
-            num_blocks,
-            options.block_size,
-            num_blocks * options.block_size * PagedCache.bytes_per_position(config.talker, weight.dtype) / 1e6,
-        )
+        self._idle = True
+        self._counts = {"decode": 0, "mixed": 0, "prefill": 0}
 
     def submit(self, request: SpeechRequest) -> None:
         """Queue a request. Raises ValueError when its id is still in use."""
@@ -111,19 +120,69 @@ class FusedEngine:
 
     def chunks(self, stopping: Callable[[], bool] = lambda: False) -> Iterator[AudioChunk]:
         """Chunks as they appear, until nothing submitted is left or, between two steps, `stopping` says so."""
-        while self._out or (self._alive and not stopping()):
-            while self._out:
-                yield self._out.popleft()
-            if self._alive and not stopping():
-                self.step()
+        while True:
+            yield from _drained(self._urgent)
+            going = bool(self._alive) and not stopping()
+            if going and self.steps_behind:
+                self._launch()
+            yield from _drained(self._urgent, self._out)
+            # A listener may have cancelled or submitted meanwhile, and the last chunk may have been the last of all.
+            if going and self._alive:
+                if not self.steps_behind:
+                    self._launch()
+                self._collect()
+            if not (self._urgent or self._out) and (not self._alive or stopping()):
+                break
+        if not self._alive:
+            self._settle()
 
     def step(self) -> None:
-        """One step of the running batch; its chunks are queued. Raises RuntimeError if nothing can ever run."""
-        plans = self._schedule()
-        if not plans and self.scheduler.waiting:
-            raise RuntimeError(f"{len(self.scheduler.waiting)} requests wait for KV blocks that nobody will free")
-        for plan in plans:
-            self._commit(plan, self.runner.step(plan))
+        """Launch a step of the running batch and take in what has come back. Raises RuntimeError if nothing can ever
+        run.
+        """
+        self._launch()
+        self._collect()
+
+    def stats(self) -> dict[str, Any]:
+        """Steps so far by kind, by graph, and how many were launched from Python."""
+        return {"steps": dict(self._counts), **self.runner.stats()}
+
+    def _launch(self) -> None:
+        """Schedule one step and send it off."""
+        with self.runner.context():
+            self._make_room()
+            plans = self._schedule()
+            if not plans and not self._flights and self.scheduler.waiting:
+                raise RuntimeError(f"{len(self.scheduler.waiting)} requests wait for KV blocks that nobody will free")
+            for plan in plans:
+                self._make_room()
+                if plan.decode and plan.decode[0].ended:
+                    continue  # one sequence a plan, and what has just landed was its end
+                self._flights.append(self.runner.launch(plan))
+                self.scheduler.advance(plan)
+                self._counts["decode" if not plan.prefill else "mixed" if plan.decode else "prefill"] += 1
+            self._idle = not plans
+
+    def _make_room(self) -> None:
+        """A plan is made, and launched, when all that may have ended its sequences has been seen."""
+        while len(self._flights) > self.steps_behind:
+            self._land()
+
+    def _collect(self) -> None:
+        """Take in steps until only as many are under way as may be; all, when there was nothing to launch."""
+        while len(self._flights) > (0 if self._idle else self.steps_behind):
+            self._land()
+
+    def _settle(self) -> None:
+        """Nobody waits for what is still under way: let it land, so that nothing is held for it."""
+        while self._flights:
+            self._land()
+
+    def _land(self) -> None:
+        flight = self._flights.popleft()
+        output = self.runner.collect(flight)
+        if output is not None:
+            self._commit(flight.plan, output)
 
     def _schedule(self) -> list[StepPlan]:
         """Admit what fits, then plan; at `batch_invariant` one plan per sequence and prefill tile."""
@@ -141,10 +200,10 @@ class FusedEngine:
         try:
             prompt = self._prompt_of(sequence)
             frame_limit = self._frame_limit(sequence.request, len(prompt.rows))
-            if not self.scheduler.admit(sequence, len(prompt.rows), frame_limit):
+            if not self.scheduler.admit(sequence, len(prompt.rows), frame_limit, len(prompt.trailing)):
                 return False
             self._next_prompt = None
-            self.runner.start(sequence.slot, sequence.blocks, sequence.request, prompt)
+            self.runner.start(sequence.slot, sequence.blocks, sequence.request, prompt, frame_limit)
         except RowError as error:
             self._end(sequence, Finish(FinishReason.FAILED, error.code, str(error)))
         except Exception as error:
@@ -169,15 +228,15 @@ class FusedEngine:
     def _commit(self, plan: StepPlan, output: StepOutput) -> None:
         """Move the host's bookkeeping on and queue this step's chunks."""
         now = time.monotonic_ns()
-        for chunk in plan.prefill:
-            chunk.sequence.prefilled += chunk.rows
         for row, sequence in enumerate(plan.finishing):
+            if sequence.slot < 0:
+                continue  # it ended, or was cancelled, when this step was already under way
             if fault := self._fault(output, row):
                 self._end(sequence, Finish(FinishReason.FAILED, fault[0], f"{fault[1]} in frame {sequence.frames}"))
             elif output.ended[row]:
                 self._end(sequence, Finish(FinishReason.STOP))
             else:
-                self._emit(sequence, output.pcm[row], now)
+                self._emit(sequence, output.pcm[row], bool(output.last[row]), now)
 
     def _fault(self, output: StepOutput, row: int) -> tuple[str, str] | None:
         """Code and words for a row that holds no sound frame. PCM counts only where there is a frame."""
@@ -185,18 +244,17 @@ class FusedEngine:
             return "non_finite", "logits of talker or code predictor are not finite"
         if output.ended[row]:
             return None
-        if output.codes[row, 0] >= self.runner.codebook_size:
+        if output.codes[row, 0] >= self.codebook_size:
             return "invalid_code", f"code {output.codes[row, 0]} is not in the codec's codebook"
         return None if output.finite_pcm[row] else ("non_finite", "PCM of the codec is not finite")
 
-    def _emit(self, sequence: Sequence, pcm: np.ndarray, now: int) -> None:
+    def _emit(self, sequence: Sequence, pcm: np.ndarray, last: bool, now: int) -> None:
         """Take one frame in, and queue a chunk when one is full or the request ends here."""
         sequence.frames += 1
-        at_limit = sequence.frames == sequence.frame_limit
         full = len(sequence.held) + 1 == self._chunk_target(sequence)
         # A frame that stays is copied: as a view it would keep the whole batch's PCM of its step alive.
-        sequence.held.append(pcm if at_limit or full else pcm.copy())
-        if at_limit:
+        sequence.held.append(pcm if last or full else pcm.copy())
+        if last:
             self._end(sequence, Finish(FinishReason.LENGTH))
         elif full:
             self._queue(sequence, now, None)
@@ -213,15 +271,19 @@ class FusedEngine:
         counted = replace(finish, frames_generated=sequence.frames, frame_limit=limit)
         self._queue(sequence, time.monotonic_ns(), counted)
         if sequence.slot >= 0:
-            self.runner.state.clear(sequence.slot)
+            self.runner.clear(sequence.slot)
         self.scheduler.drop(sequence)
         del self._alive[sequence.request.id]
 
     def _queue(self, sequence: Sequence, now: int, finish: Finish | None) -> None:
         held, sequence.held = sequence.held, []
-        pcm = np.concatenate(held) if held else np.zeros(0, dtype=np.float32)
+        pcm = held[0] if len(held) == 1 else np.concatenate(held) if held else np.zeros(0, dtype=np.float32)
         span = (sequence.frames - len(held), sequence.frames)
-        self._out.append(
+        waited_for = finish is not None or sequence.chunks == 0
+        # Behind a chunk of its own that still waits, even a last chunk must wait.
+        overtakes = any(chunk.request_id == sequence.request.id for chunk in self._out)
+        queue = self._urgent if waited_for and not overtakes and self.steps_behind else self._out
+        queue.append(
             AudioChunk(
                 sequence.request.id,
                 sequence.chunks,
@@ -242,3 +304,43 @@ class FusedEngine:
             return EmitReason.CANCEL if finish.reason is FinishReason.CANCELLED else EmitReason.FLUSH
         first = self.options.first_frame_at_once and sequence.chunks == 0
         return EmitReason.FIRST if first else EmitReason.THRESHOLD
+
+
+def _drained(*queues: deque[AudioChunk]) -> Iterator[AudioChunk]:
+    """Until all are empty, always the first one first: only there is a chunk that another of its request may follow."""
+    while queue := next(filter(None, queues), None):
+        yield queue.popleft()
+
+
+def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, options: FusedOptions) -> Runner:
+    """A warm runner with as large a cache as wanted, or as fits."""
+    packed = PackedTalker(talker, options.max_model_len)
+    codec = StreamingCodec(decoder, options.max_num_seqs + 1)
+    per_slot = -(-options.max_model_len // options.block_size)
+    wanted = options.max_num_seqs * per_slot if options.num_kv_blocks is None else options.num_kv_blocks
+    on_gpu = packed.device.type == "cuda"
+    sizes = RunnerOptions(
+        max_num_seqs=options.max_num_seqs,
+        max_rows=options.max_num_batched_tokens,
+        max_model_len=options.max_model_len,
+        block_size=options.block_size,
+        num_blocks=wanted,
+        graphs=on_gpu and not options.enforce_eager,
+    )
+    if sizes.graphs:
+        budget = capacity.measure(config, packed, codec, sizes, options.gpu_memory_utilization)
+        block = capacity.block_bytes(config, options.block_size, packed.dtype)
+        sizes = replace(sizes, num_blocks=capacity.plan_blocks(wanted, min(wanted, per_slot), block, budget))
+        log.info("GPU memory: %s", capacity.describe(budget))
+    runner = Runner(config, packed, codec, sizes)
+    if sizes.graphs:
+        runner.warm_up(runner.row_buckets, runner.token_buckets)
+    log.info(
+        "capacity: %d slots (codec state %.0f MB), %d KV blocks of %d positions (%.0f MB)",
+        options.max_num_seqs,
+        options.max_num_seqs * codec.bytes_per_slot / 1e6,
+        sizes.num_blocks,
+        options.block_size,
+        sizes.num_blocks * capacity.block_bytes(config, options.block_size, packed.dtype) / 1e6,
+    )
+    return runner

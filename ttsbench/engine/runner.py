@@ -1,26 +1,41 @@
-"""The device half of a step: prepare, forward, sample, decode to PCM.
+"""Runs steps: on a CPU at once, on a GPU as captured graphs on two streams with the host one step behind.
 
-The host says which slots run (a `StepPlan`); everything else is read from and written to per-slot tensors. A frame is
-complete in the step that draws its first code: code predictor and codec follow in the same step.
+    main stream    control block -> talker -> frame -> hand-off of the report
+    codec stream                                        report -> PCM -> pinned memory
+
+The codec of one step runs beside the talker of the next. `launch` never waits for the device; `collect` waits for one
+step's PCM, when the next step is already on its way. At most `MAX_IN_FLIGHT` steps are: every buffer that the host and
+both streams pass on to each other exists that often.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ttsbench.core import SpeechRequest
-from ttsbench.engine.kv_cache import PagedCache, StepAttention
-from ttsbench.engine.sampler import FrameSampler
+from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
+from ttsbench.engine.control import Control
+from ttsbench.engine.graphs import Graphs
+from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.program import FINITE_PCM, StepProgram
+from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
-from ttsbench.engine.slot_state import SlotState
+from ttsbench.engine.slot_state import SlotState, slot_layout
+from ttsbench.kernels.next_input import ENDED, LAST, SOUND
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.models.qwen3_tts.packed import PackedTalker
 from ttsbench.models.qwen3_tts.prompt import Prompt
-from ttsbench.models.qwen3_tts.talker import Talker
+
+MAX_IN_FLIGHT = 2
+"""Steps launched and not yet collected: the one that the host waits for, and the next one."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,11 @@ class StepOutput:
     """What the host needs of a step, one row per sequence of `StepPlan.finishing`; all arrays freshly owned."""
 
     codes: np.ndarray
-    """int64 [R, Q]; column 0 may be the end-of-speech id."""
+    """int32 [R, Q]; column 0 may be the end-of-speech id."""
     ended: np.ndarray
     """bool [R]: end of speech was drawn, the row holds no frame."""
+    last: np.ndarray
+    """bool [R]: the frame is the last that the row's limit allows."""
     finite_logits: np.ndarray
     """bool [R]: all logits of talker and code predictor are finite."""
     finite_pcm: np.ndarray
@@ -39,79 +56,212 @@ class StepOutput:
     """float32 [R, hop]."""
 
     @classmethod
-    def empty(cls, num_codebooks: int, hop: int) -> StepOutput:
-        none = np.zeros(0, dtype=bool)
-        return cls(np.zeros((0, num_codebooks), dtype=np.int64), none, none, none, np.zeros((0, hop), dtype=np.float32))
+    def unpack(cls, block: np.ndarray, num_codebooks: int) -> StepOutput:
+        """From the rows [R, hop + Q + 1] of `StepProgram.packed_output`."""
+        hop = block.shape[1] - num_codebooks - 1
+        words = block.view(np.int32)[:, hop:]
+        flags = words[:, num_codebooks]
+        ended, last, sound, finite_pcm = ((flags & bit) != 0 for bit in (ENDED, LAST, SOUND, FINITE_PCM))
+        return cls(words[:, :num_codebooks], ended, last, sound, finite_pcm, block[:, :hop])
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A step on its way."""
+
+    plan: StepPlan
+    landing: np.ndarray | None
+    """Where its packed output arrives; None for a step that yields no frame."""
+    done: torch.cuda.Event | None
+    """None on a CPU, where it has arrived, in memory of its own."""
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """Sizes of a runner."""
+
+    max_num_seqs: int
+    max_rows: int
+    """Packed rows of a step."""
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    graphs: bool
+    """Capture steps in CUDA graphs; nothing on a CPU."""
 
 
 class Runner:
     """Talker, code predictor and streaming codec over one set of slots."""
 
     def __init__(
-        self, config: Qwen3TTSConfig, talker: Talker, codec: StreamingCodec, cache: PagedCache, state: SlotState
+        self, config: Qwen3TTSConfig, packed: PackedTalker, codec: StreamingCodec, options: RunnerOptions
     ) -> None:
+        """`codec` has one slot more than `max_num_seqs`: the last one is for padding rows."""
         self.config = config
-        self.talker = talker
         self.codec = codec
-        self.cache = cache
-        self.state = state
-        self.codebook_size = codec.decoder.config.codebook_size
-        self.device = cache.tables.device
-
-    @torch.inference_mode()
-    def start(self, slot: int, blocks: list[int], request: SpeechRequest, prompt: Prompt) -> None:
-        """Make a slot ready for a request, its codec primed with the reference frames of its context."""
-        self.state.start(slot, request, prompt)
-        self.cache.set_table(slot, blocks)
-        where = torch.tensor([slot], device=self.device)
-        self.codec.reset(where)
-        if prompt.context_codes is not None and len(prompt.context_codes):
-            self.codec.step(prompt.context_codes[None], where)
-
-    @torch.inference_mode()
-    def step(self, plan: StepPlan) -> StepOutput:
-        """Run one planned step. Rows come back for `plan.finishing` only: a prompt cut midway yields none."""
-        x, attend, last = self._prepare(plan)
-        hidden = self.talker(x, attend.positions, attend)[last]
-        if not plan.finishing:
-            return StepOutput.empty(self.config.num_codebooks, self.codec.decoder.hop)
-        slots = torch.tensor([s.slot for s in plan.finishing], dtype=torch.int64, device=self.device)
-        codes, finite_logits = self._sample(plan, hidden, slots)
-        pcm = self._decode(codes, slots)
-        finite_pcm = pcm.isfinite().all(dim=1)
-        ended = codes[:, 0] == self.config.control.eos
-        on_host = (tensor.cpu().numpy() for tensor in (codes, ended, finite_logits, finite_pcm, pcm.float()))
-        return StepOutput(*on_host)
-
-    def _prepare(self, plan: StepPlan) -> tuple[Tensor, StepAttention, Tensor]:
-        """Packed talker input [N, D], its attention, and the packed rows [R] that yield a frame."""
-        decode = torch.tensor([s.slot for s in plan.decode], dtype=torch.int64, device=self.device)
-        rows = [self.state.next_input[decode]]
-        last = list(range(len(plan.decode)))
-        end = len(last)
-        for chunk in plan.prefill:
-            rows.append(self.state.prompt_rows(chunk.sequence.slot, chunk.start, chunk.rows))
-            end += chunk.rows
-            if chunk.completes:
-                last.append(end - 1)
-        return (
-            torch.cat(rows),
-            StepAttention(self.cache, plan),
-            torch.tensor(last, dtype=torch.int64, device=self.device),
+        self.device = packed.device
+        self.options = options
+        self.on_gpu = self.device.type == "cuda"
+        slots = options.max_num_seqs + 1
+        per_slot = -(-options.max_model_len // options.block_size)
+        layout = {**slot_layout(slots, per_slot), **rows_layout(options.max_rows, options.max_num_seqs)}
+        self.control = Control(layout, self.device, ring=MAX_IN_FLIGHT + 1)
+        self.cache = PagedCache(config.talker, options.num_blocks, options.block_size, self.device, packed.dtype)
+        self.control.host["tables"][-1] = self.cache.scratch_block
+        self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
+        self.program = StepProgram(
+            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs
         )
+        self.parts: dict[str, Callable[[int], None]] = {
+            "decode": self.program.decode,
+            "mixed": self.program.mixed,
+            "frame": self.program.frame_of_mixed,
+            "codec": self.program.codec,
+        }
+        scratch = Scratch(slots - 1, self.cache.scratch_block * options.block_size)
+        self.rows = RowWriter(self.control, self.control.host["tables"], options.block_size, scratch)
+        self.prompts: list[Prompt | None] = [None] * options.max_num_seqs
+        """Kept until their request ends: the device may still be reading them."""
+        self.row_buckets = row_buckets(options.max_num_seqs)
+        self.token_buckets = token_buckets(options.max_rows)
+        self.steps = 0
+        if self.on_gpu:
+            self._streams()
 
-    def _sample(self, plan: StepPlan, hidden: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes [R, Q] of one frame per finishing row, committed to the slots; whether all logits were finite [R]."""
-        sampler = FrameSampler(self.config, self.state, slots, [s.request.sampling for s in plan.finishing])
-        first = sampler.first(self.talker.logits(hidden))
-        rest = self.talker.code_predictor(hidden, self.talker.embed_codec(first), sampler.rest)
-        codes = torch.cat((first[:, None], rest), dim=1)
-        text = self.state.text_rows([s.slot for s in plan.finishing], [s.frames for s in plan.finishing])
-        self.state.commit(slots, codes, self.talker.embed_frames(codes) + text)
-        return codes, sampler.finite
+    def _streams(self) -> None:
+        # The talker's chain of small kernels decides the pace; the codec fills what it leaves free.
+        self.main = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
+        self.side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self.graphs = Graphs(self.main)
+        self.codec_graphs = Graphs(self.side)
+        shape, kind = self.program.packed_output.shape, self.program.packed_output.dtype
+        self.landings = [torch.empty(shape, dtype=kind, pin_memory=True) for _ in range(MAX_IN_FLIGHT + 1)]
+        self.hand_offs = [torch.zeros_like(self.program.codec_input) for _ in range(MAX_IN_FLIGHT)]
 
-    def _decode(self, codes: Tensor, slots: Tensor) -> Tensor:
-        """PCM [R, hop] of one frame per slot. A row without a valid code 0 decodes code 0; the host discards it."""
-        valid = codes[:, :1] < self.codebook_size
-        codes = torch.cat((torch.where(valid, codes[:, :1], 0), codes[:, 1:]), dim=1)
-        return self.codec.step(codes[:, None], slots)
+    def context(self) -> AbstractContextManager[object]:
+        """Work for this runner, prompts included, is queued inside: it then stands in line with the steps."""
+        return torch.cuda.stream(self.main) if self.on_gpu else nullcontext()
+
+    @torch.inference_mode()
+    def warm_up(self, row_buckets: Sequence[int], token_buckets: Sequence[int]) -> None:
+        """Compile every kernel and capture every graph that steps of these sizes need, in the scratch slot."""
+        nothing = StepPlan((), ())
+        self.rows.write(nothing, self.options.max_rows, self.options.max_num_seqs)
+        with self.context():
+            self.control.send()
+        self.program.codec_input[:, -1] = self.options.max_num_seqs  # the scratch slot
+        torch.cuda.synchronize(self.device)
+        for rows in reversed(token_buckets):
+            self.graphs.capture(("mixed", rows), partial(self.parts["mixed"], rows))
+        for rows in reversed(row_buckets):
+            for part in ("frame", "decode"):
+                self.graphs.capture((part, rows), partial(self.parts[part], rows))
+            self.codec_graphs.capture(("codec", rows), partial(self.parts["codec"], rows))
+
+    @torch.inference_mode()
+    def start(self, slot: int, blocks: list[int], request: SpeechRequest, prompt: Prompt, frame_limit: int) -> None:
+        """Make a slot ready for a request, its codec primed with the reference frames of its context."""
+        self.prompts[slot] = prompt
+        self.state.start(slot, blocks, request, frame_limit, prompt.pad)
+        self.cache.write_inputs(blocks, prompt.rows, 0)
+        self.cache.write_inputs(blocks, prompt.trailing[:frame_limit], len(prompt.rows))
+        with self._side_of_main():
+            self.codec.reset_slot(slot)
+            if prompt.context_codes is not None and len(prompt.context_codes):
+                if self.on_gpu:
+                    prompt.context_codes.record_stream(self.side)  # it may be dropped before it has been read
+                where = torch.full((1,), slot, device=self.device)
+                self.codec.step(prompt.context_codes[None], where)
+
+    def stats(self) -> dict[str, Any]:
+        """Replays per graph, `part:bucket`; empty where steps run eagerly."""
+        if not self.on_gpu:
+            return {}
+        replays = {**self.graphs.replays, **self.codec_graphs.replays}
+        return {"graphs": {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}}
+
+    def clear(self, slot: int) -> None:
+        """Drop the prompt of a finished request."""
+        self.prompts[slot] = None
+
+    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> Flight:
+        """Queue one planned step."""
+        if not self.on_gpu:
+            return self._run_here(plan)
+        frames = len(plan.finishing)
+        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
+        if self.options.graphs:
+            frames = bucket(self.row_buckets, frames) if frames else 0
+            rows = bucket(self.token_buckets, rows) if plan.prefill else frames
+        self.rows.write(plan, rows, frames)
+        self.control.send()
+        self._main_part(rows, frames, mixed=bool(plan.prefill))
+        landing = self._codec_part(frames) if frames else None
+        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done.record(self.side if frames else self.main)
+        self.steps += 1
+        return Flight(plan, None if landing is None else landing[: len(plan.finishing)], done)
+
+    def collect(self, flight: Flight) -> StepOutput | None:
+        """What a step gave, once it has arrived; None when it yields no frame."""
+        if flight.done is not None:
+            flight.done.synchronize()  # the one place where the host waits for the device
+        if flight.landing is None:
+            return None
+        # One copy: the landing place is used again, and chunks belong to whoever receives them.
+        owned = flight.landing if flight.done is None else flight.landing.copy()
+        return StepOutput.unpack(owned, self.config.num_codebooks)
+
+    def _run_here(self, plan: StepPlan) -> Flight:
+        frames = len(plan.finishing)
+        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
+        self.rows.write(plan, rows, frames)
+        program = self.program
+        if not plan.prefill:
+            program.decode(rows, plan)
+        else:
+            program.mixed(rows, plan)
+            if frames:
+                program.frame_of_mixed(frames)
+        if not frames:
+            return Flight(plan, None, None)
+        program.codec_input[:frames] = program.frame.report[:frames]
+        program.codec(frames)
+        return Flight(plan, program.packed_output[:frames].numpy().copy(), None)
+
+    def _main_part(self, rows: int, frames: int, mixed: bool) -> None:
+        if not mixed:
+            self._go("decode", rows)
+            return
+        self._go("mixed", rows)
+        if frames:
+            self._go("frame", frames)
+
+    def _codec_part(self, frames: int) -> np.ndarray:
+        """Hand the report over to the codec's stream; where its output will land."""
+        program = self.program
+        hand_off = self.hand_offs[self.steps % len(self.hand_offs)]
+        landing = self.landings[self.steps % len(self.landings)]
+        hand_off[:frames].copy_(program.frame.report[:frames])
+        with self._side_of_main():
+            program.codec_input[:frames].copy_(hand_off[:frames])
+            self._go("codec", frames)
+            landing[:frames].copy_(program.packed_output[:frames], non_blocking=True)
+        return landing.numpy()
+
+    def _go(self, part: str, size: int) -> None:
+        """Replay the part's graph, or run it eagerly."""
+        if not self.options.graphs:
+            self.parts[part](size)
+        elif part == "codec":
+            self.codec_graphs.replay((part, size))
+        else:
+            self.graphs.replay((part, size))
+
+    def _side_of_main(self) -> AbstractContextManager[object]:
+        """The codec's stream, after all that the main stream has in line."""
+        if not self.on_gpu:
+            return nullcontext()
+        self.side.wait_stream(self.main)
+        return torch.cuda.stream(self.side)

@@ -22,13 +22,17 @@ class Sequence:
 
     request: SpeechRequest
     prompt_rows: int = 0
+    text_rows: int = 0
+    """Text rows that join the first frames, one each."""
     frame_limit: int = 0
     slot: int = -1
     blocks: list[int] = field(default_factory=list)
     prefilled: int = 0
-    """Prompt rows already in the KV cache."""
+    """Prompt rows handed to the device."""
+    launched: int = 0
+    """Frames asked of the device. It may run ahead of what is known to have come back, past the end of speech too."""
     frames: int = 0
-    """Frames generated."""
+    """Frames that came back and count."""
     held: list[np.ndarray] = field(default_factory=list)
     """PCM of the newest frames, generated but not yet emitted."""
     chunks: int = 0
@@ -40,7 +44,12 @@ class Sequence:
     @property
     def next_position(self) -> int:
         """KV position that the next decode row writes."""
-        return self.prompt_rows + self.frames - 1
+        return self.prompt_rows + self.launched - 1
+
+    @property
+    def ended(self) -> bool:
+        """It holds no slot any more; what is still under way for it is nobody's."""
+        return self.slot < 0
 
 
 @dataclass(frozen=True)
@@ -100,13 +109,14 @@ class Scheduler:
         """The longest-waiting sequence, if a slot is free for it."""
         return self.waiting[0] if self.waiting and self.slots.free else None
 
-    def admit(self, sequence: Sequence, prompt_rows: int, frame_limit: int) -> bool:
+    def admit(self, sequence: Sequence, prompt_rows: int, frame_limit: int, text_rows: int = 0) -> bool:
         """Give the candidate its slot and blocks. False, with nothing taken, while blocks are short."""
         blocks = self.blocks.take(self.blocks.needed(prompt_rows + frame_limit))
         if blocks is None:
             return False
         self.waiting.remove(sequence)
         sequence.prompt_rows, sequence.frame_limit, sequence.blocks = prompt_rows, frame_limit, blocks
+        sequence.text_rows = text_rows
         sequence.slot = self.slots.take()
         self.running.append(sequence)
         return True
@@ -135,6 +145,14 @@ class Scheduler:
             prefill.append(PrefillChunk(sequence, sequence.prefilled, rows))
             left -= rows
         return StepPlan(decode, tuple(prefill))
+
+    @staticmethod
+    def advance(plan: StepPlan) -> None:
+        """The plan is on its way: move on what depends on nothing that comes back."""
+        for chunk in plan.prefill:
+            chunk.sequence.prefilled += chunk.rows
+        for sequence in plan.finishing:
+            sequence.launched += 1
 
     def _chunk(self, sequence: Sequence, budget: int) -> int:
         rest = sequence.prompt_rows - sequence.prefilled

@@ -1,66 +1,84 @@
-"""What the device knows about each slot: one tensor row per slot, plus the prompt tensors it still needs.
+"""What the device knows about each slot: one row per slot in every array, the last one for padding rows.
 
-Everything a step reads is here, so the host hands over slot numbers and nothing else.
+Settings that a request brings (seed, limits, sampling) and block tables are written by the host and travel with each
+step; the codes seen and the pad row change on the device. A step reads slot numbers and finds all it needs here.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from ttsbench.core import SpeechRequest
+from ttsbench.core import DrawParams, SpeechRequest
+from ttsbench.engine.control import Control, Layout
+from ttsbench.kernels.draw import DrawSettings, FirstCodeRules
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
-from ttsbench.models.qwen3_tts.prompt import Prompt
+
+
+def slot_layout(num_slots: int, blocks_per_slot: int) -> Layout:
+    """The arrays that the host writes per slot."""
+    layout: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+        "seeds": ((num_slots,), np.int64),
+        "limits": ((num_slots,), np.int64),
+        "min_frames": ((num_slots,), np.int32),
+        "penalty": ((num_slots,), np.float32),
+        "tables": ((num_slots, blocks_per_slot), np.int32),
+    }
+    for part in ("talker", "predictor"):
+        layout |= {
+            f"{part}.sample": ((num_slots,), np.bool_),
+            f"{part}.temperature": ((num_slots,), np.float32),
+            f"{part}.top_k": ((num_slots,), np.int32),
+            f"{part}.top_p": ((num_slots,), np.float32),
+        }
+    return layout
 
 
 class SlotState:
-    """Per-slot tensors: next talker input, codes seen, seed, frame counter, penalty and minimum length."""
+    """Arrays over `num_slots` slots, the padding slot included, inside `control`."""
 
-    def __init__(self, config: Qwen3TTSConfig, num_slots: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.next_input = torch.zeros((num_slots, config.talker.hidden_size), device=device, dtype=dtype)
+    def __init__(
+        self, config: Qwen3TTSConfig, num_slots: int, control: Control, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.control = control
         self.seen = torch.zeros((num_slots, config.talker_vocab_size), device=device, dtype=torch.bool)
-        self.seed = torch.zeros(num_slots, device=device, dtype=torch.int64)
-        self.frame = torch.zeros(num_slots, device=device, dtype=torch.int64)
-        self.penalty = torch.ones(num_slots, device=device)
-        self.min_frames = torch.zeros(num_slots, device=device, dtype=torch.int64)
-        self.prompts: list[Prompt | None] = [None] * num_slots
-        ids = torch.arange(config.talker_vocab_size, device=device)
-        self.is_eos = ids == config.control.eos
-        self.suppressed = (ids >= config.first_control_id) & ~self.is_eos
-        """Control ids [V], never drawn; the same for all slots."""
+        self.pads = torch.zeros((num_slots, config.talker.hidden_size), device=device, dtype=dtype)
+        host, on_device = control.host, control.device
+        host["penalty"][:] = 1.0
+        for part in ("talker", "predictor"):
+            self._set_draws(part, slice(None), DrawParams())
+        self.seeds = on_device["seeds"]
+        self.limits = on_device["limits"]
+        self.talker = self._draws("talker")
+        self.predictor = self._draws("predictor")
+        self.rules = FirstCodeRules(
+            penalty=on_device["penalty"],
+            min_frames=on_device["min_frames"],
+            seen=self.seen,
+            eos=config.control.eos,
+            first_control_id=config.first_control_id,
+        )
 
-    def start(self, slot: int, request: SpeechRequest, prompt: Prompt) -> None:
-        """Make `slot` as good as new for a request."""
-        self.seen[slot] = False
-        self.seed[slot] = request.seed
-        self.frame[slot] = 0
-        self.penalty[slot] = request.sampling.repetition_penalty
-        self.min_frames[slot] = request.sampling.min_frames
-        self.prompts[slot] = prompt
+    def start(self, slot: int, blocks: list[int], request: SpeechRequest, frame_limit: int, pad: torch.Tensor) -> None:
+        """Make `slot` as good as new for a request; `pad` [D] is its text row once the text has run out."""
+        host = self.control.host
+        host["seeds"][slot] = request.seed
+        host["limits"][slot] = frame_limit
+        host["min_frames"][slot] = min(request.sampling.min_frames, np.iinfo(np.int32).max)
+        host["penalty"][slot] = request.sampling.repetition_penalty
+        host["tables"][slot, : len(blocks)] = blocks
+        self._set_draws("talker", slot, request.sampling.talker)
+        self._set_draws("predictor", slot, request.sampling.code_predictor)
+        self.seen[slot].zero_()
+        self.pads[slot].copy_(pad)
 
-    def clear(self, slot: int) -> None:
-        """Drop the prompt tensors of a finished request."""
-        self.prompts[slot] = None
+    def _set_draws(self, part: str, slot: int | slice, params: DrawParams) -> None:
+        host = self.control.host
+        host[f"{part}.sample"][slot] = params.do_sample
+        host[f"{part}.temperature"][slot] = params.temperature
+        host[f"{part}.top_k"][slot] = min(params.top_k, np.iinfo(np.int32).max)
+        host[f"{part}.top_p"][slot] = params.top_p
 
-    def prompt_rows(self, slot: int, start: int, rows: int) -> Tensor:
-        return self._prompt(slot).rows[start : start + rows]
-
-    def text_rows(self, slots: list[int], frames: list[int]) -> Tensor:
-        """Text rows [B, D] that join frame `frames[i]` of `slots[i]`: trailing text first, then always the pad row."""
-        rows = []
-        for slot, frame in zip(slots, frames, strict=True):
-            prompt = self._prompt(slot)
-            rows.append(prompt.trailing[frame] if frame < len(prompt.trailing) else prompt.pad)
-        return torch.stack(rows)
-
-    def commit(self, slots: Tensor, codes: Tensor, next_input: Tensor) -> None:
-        """Record one frame [B, Q] per slot."""
-        self.seen[slots, codes[:, 0]] = True
-        self.next_input[slots] = next_input
-        self.frame[slots] += 1
-
-    def _prompt(self, slot: int) -> Prompt:
-        prompt = self.prompts[slot]
-        if prompt is None:
-            raise ValueError(f"slot {slot} holds no request")
-        return prompt
+    def _draws(self, part: str) -> DrawSettings:
+        names = ("sample", "temperature", "top_k", "top_p")
+        return DrawSettings(*(self.control.device[f"{part}.{name}"] for name in names))

@@ -43,15 +43,15 @@ def prepare(options: SynthOptions) -> Synthesis:
         _check_new(options.out, problems)
     if not problems and (why := unwritable(options.out)):
         problems.append(Problem(f"--out {options.out}", "a folder that can be written to", why))
-    corpus = attempt(problems, lambda: _corpus(options))
+    corpus = attempt(problems, lambda: open_set(options.set, options.locale, options.first))
     profile, config = load_settings(options.speech, problems)
-    voice = None if config is None else _voice(options, config, problems)
+    voice = None if config is None else run_voice(options.speech, options.x_vector_only, config, problems)
     if corpus is not None and voice is not None:
-        problems += _row_problems(corpus, voice, options.strict)
+        problems += row_problems(corpus, voice, options.strict)
     if problems or corpus is None or profile is None or voice is None:
         raise InvalidInput(problems)
     engine = NativeEngine(options.speech.model, profile, options.stream)
-    plan = _plan(options.speech, voice, engine.info(), before)
+    plan = row_plan(options.speech, voice, engine.info(), before)
     concurrency = engine.info().max_num_seqs if options.concurrency is None else options.concurrency
     synthesis = Synthesis(engine, corpus, plan, RunFolder(options.out), concurrency, options.stream, before)
     if before is not None and (changed := differences(before, synthesis.manifest)):
@@ -89,22 +89,23 @@ def _instead_of(out: Path) -> str:
     return "give another folder"
 
 
-def _corpus(options: SynthOptions) -> Corpus:
-    corpus = load_corpus(options.set, options.locale)
-    return corpus if options.first is None else select(corpus, first=options.first)
+def open_set(name: str, locale: str | None, first: int | None) -> Corpus:
+    """The rows of a set, or the first of them."""
+    corpus = load_corpus(name, locale)
+    return corpus if first is None else select(corpus, first=first)
 
 
-def _voice(options: SynthOptions, config: Qwen3TTSConfig, problems: list[Problem]) -> RunVoice:
+def run_voice(speech: SpeechOptions, x_vector_only: bool, config: Qwen3TTSConfig, problems: list[Problem]) -> RunVoice:
     """One voice for all rows, or each row's own clip; checked against what the checkpoint serves."""
-    named = checkpoint_voice(config, options.speech.voice, options.speech.instruct, problems)
-    if named is not None and options.x_vector_only:
+    named = checkpoint_voice(config, speech.voice, speech.instruct, problems)
+    if named is not None and x_vector_only:
         problems.append(Problem("--x-vector-only", "a Base checkpoint", f"one that is {config.model_type.value}"))
     sample = ReferenceVoice(Path()) if named is None else named
-    problems += served_problems(config, sample, options.speech.language)
-    return RowClip(in_context=not options.x_vector_only) if named is None else named
+    problems += served_problems(config, sample, speech.language)
+    return RowClip(in_context=not x_vector_only) if named is None else named
 
 
-def _row_problems(corpus: Corpus, voice: RunVoice, strict: bool) -> list[Problem]:
+def row_problems(corpus: Corpus, voice: RunVoice, strict: bool) -> list[Problem]:
     """A set without the clips that the checkpoint needs; with --strict also every row that could not be spoken."""
     if isinstance(voice, RowClip) and Column.PROMPT_AUDIO not in corpus.fields:
         expected = "a list with prompt clips, since the checkpoint clones voices"
@@ -119,11 +120,11 @@ def _row_problems(corpus: Corpus, voice: RunVoice, strict: bool) -> list[Problem
     ]
 
 
-def _plan(
+def row_plan(
     speech: SpeechOptions,
     voice: RunVoice,
     info: EngineInfo,
-    before: RunManifest | None,
+    before: RunManifest | None = None,
 ) -> RowPlan:
     """What all rows share. The seed is the one asked for, or that of the run to resume, or drawn."""
     seed = before.settings.seed if before is not None and speech.seed is None else speech.seed

@@ -87,6 +87,10 @@ class Profile:
     block_size: int = setting(whole(at_least=1), 16)
     """Tokens of one KV block."""
     num_kv_blocks: int | None = setting(or_null(whole(at_least=1), "enough for every slot at max_model_len"), None)
+    gpu_memory_utilization: float = setting(number(above=0, at_most=1), 0.9)
+    """Share of a GPU's memory that weights, state, graphs and KV blocks may take together."""
+    enforce_eager: bool = setting(flag(), False)
+    """On a GPU: launch every kernel from Python instead of replaying captured graphs."""
     determinism: Determinism = setting(one_of(*get_args(Determinism)), "seeded")
 
     text_layout: TextLayout | None = setting(

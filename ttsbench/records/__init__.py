@@ -7,6 +7,7 @@ from ttsbench.records.base import (
     sha256_of,
     utc_now,
 )
+from ttsbench.records.bench import BenchObservation, BenchPooled, BenchRecord, BenchRound
 from ttsbench.records.coverage import Coverage, Heading
 from ttsbench.records.environment import CodeRevision, Gpu, Hardware, Placement
 from ttsbench.records.layout import RunFolder
@@ -15,6 +16,7 @@ from ttsbench.records.reader import (
     JsonLines,
     RecordError,
     RequestLog,
+    read_bench,
     read_jsonl,
     read_manifest,
     read_requests,
@@ -41,6 +43,10 @@ from ttsbench.records.writable import unwritable
 from ttsbench.records.writer import JsonlWriter, write_atomic, write_record
 
 __all__ = [
+    "BenchObservation",
+    "BenchPooled",
+    "BenchRecord",
+    "BenchRound",
     "CheckpointRecord",
     "CodeRevision",
     "CorpusRecord",
@@ -77,6 +83,7 @@ __all__ = [
     "WerSummary",
     "canonical_sha256",
     "combined_sha256",
+    "read_bench",
     "read_jsonl",
     "read_manifest",
     "read_requests",

@@ -8,6 +8,7 @@ Version history (a version is per record kind; a new one reads all older ones, c
   speaker 1, frames 1, pcm 1, timing 1          new kinds
   scores 2                                      sections of the new kinds beside that of wer
   request 2, trace 2                            frames_generated and frame_limit; chunk_target
+  bench 1                                       new kind
 Every version so far only added fields. Those that an older record cannot have (`ADDED`) are null, with the reason.
 """
 
@@ -21,6 +22,7 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from ttsbench.records.base import Record, sha256_of
+from ttsbench.records.bench import BenchRecord
 from ttsbench.records.layout import RunFolder
 from ttsbench.records.manifest import RunManifest
 from ttsbench.records.request import RequestRecord
@@ -71,6 +73,11 @@ def read_manifest(run_dir: Path) -> RunManifest:
 def read_scores(run_dir: Path) -> ScoreSummary:
     """scores.json of a run folder."""
     return _read_whole(RunFolder(run_dir).scores, ScoreSummary)
+
+
+def read_bench(path: Path) -> BenchRecord:
+    """A file of `ttsbench bench`."""
+    return _read_whole(path, BenchRecord)
 
 
 def read_requests(run_dir: Path) -> RequestLog:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import JsonValue
 
 from ttsbench.records.base import Record
+from ttsbench.records.bench import BenchRecord
 from ttsbench.records.frames import FramesRow
 from ttsbench.records.manifest import RunManifest
 from ttsbench.records.pcm import PcmRow
@@ -25,6 +26,7 @@ KINDS: dict[str, type[Record]] = {
     "pcm": PcmRow,
     "timing": TimingRow,
     "scores": ScoreSummary,
+    "bench": BenchRecord,
 }
 
 

@@ -13,17 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import soundfile as sf
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
 from ttsbench.assets import asset_folder
 from ttsbench.core import DrawParams, NamedVoice, TextLayout
+from ttsbench.kernels.draw.cases import settings_of
+from ttsbench.kernels.draw.reference import RowDraws, distribution, forbid, penalise_repeats
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.mel import log_mel
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
-from ttsbench.models.qwen3_tts.sampling import RowDraws, distribution, forbid, penalise_repeats
 from ttsbench.models.qwen3_tts.transformer import DenseCache
 from ttsbench.models.qwen3_tts.voices import effective_language, speaker_key
 from ttsbench.models.source import EMBEDDED
@@ -46,9 +46,9 @@ def golden(name: str) -> dict[str, Tensor]:
 
 
 @cache
-def toy(name: str, device: str = "cpu") -> Checkpoint:
+def toy(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Checkpoint:
     folder = asset_folder(name) if name in EMBEDDED else GOLDEN / name
-    return Checkpoint.load(folder, torch.device(device), torch.float32)
+    return Checkpoint.load(folder, torch.device(device), dtype)
 
 
 @cache
@@ -108,6 +108,8 @@ def build_prompt(case: dict[str, Any]) -> Prompt:
 
 
 def embedded_prompt(name: str, entry: dict[str, Any]) -> Prompt:
+    import soundfile as sf  # missing where only a GPU is to be tried
+
     checkpoint = toy(name)
     if "voice" in entry:
         voice = Conditioning(checkpoint.prompts.named_speaker(entry["voice"]))
@@ -258,7 +260,7 @@ def check_sampling() -> Iterator[Check]:
                 x = penalise_repeats(stored[f"logits.{logits}"][None], seen, torch.tensor([penalty]))
                 early = (ids == config.control.eos) & (len(drawn) < 2)
                 x = forbid(x, early | ((ids >= config.first_control_id) & (ids != config.control.eos)))
-                ours = distribution(x, RowDraws.of([draw], x.device))[0]
+                ours = distribution(x, RowDraws.of(settings_of([draw]), torch.tensor([0])))[0]
                 theirs = torch.zeros_like(ours)
                 key = f"{setting}.{logits}.{history}"
                 theirs[stored[f"{key}.ids"].long()] = stored[f"{key}.probabilities"]

@@ -41,7 +41,11 @@ class StreamingCodec:
         """Frames one pass through the network may take."""
         ring_shape = (ring, config.num_kv_heads, config.head_dim)
         self.position = torch.zeros(num_slots, dtype=torch.int64, device=decoder.device)
-        self.tails = [self._zeros(channels, tail) for channels, tail in decoder.sites]
+        sizes = [num_slots * channels * tail for channels, tail in decoder.sites]
+        self.tail_storage = torch.zeros(sum(sizes), dtype=decoder.dtype, device=decoder.device)
+        """All tails one after another, each [S, tail, C]: channels last, as `codec_frame.py` reads them."""
+        parts = zip(torch.split(self.tail_storage, sizes), decoder.sites, strict=True)
+        self.tails = [part.view(num_slots, tail, channels).transpose(1, 2) for part, (channels, tail) in parts]
         self.keys = [self._zeros(*ring_shape) for _ in range(config.num_layers)]
         self.values = [self._zeros(*ring_shape) for _ in range(config.num_layers)]
 
@@ -59,6 +63,11 @@ class StreamingCodec:
         index = torch.as_tensor(slots, dtype=torch.int64, device=self.position.device)
         for tensor in self.state:
             tensor.index_fill_(0, index, 0)
+
+    def reset_slot(self, slot: int) -> None:
+        """`reset` of one slot, known to the host: no index travels to the device, few launches do it."""
+        # Tails are kept transposed; turned back they are contiguous, which one launch for all of them needs.
+        torch._foreach_zero_([tensor[slot].T if tensor.dim() == 3 else tensor[slot] for tensor in self.state])
 
     def step(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [B, n * hop] of the next n frames `codes` [B, n, Q] int64 of the streams in `slots` [B] int64, each once.

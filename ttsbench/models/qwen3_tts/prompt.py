@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ttsbench.core import RowError, TextLayout
+from ttsbench.models.device import ids_on
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.talker import Talker
 from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
@@ -52,16 +53,18 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Arranges prompts for one checkpoint."""
+    """Arranges prompts for one checkpoint. Pieces that no text changes (role, tags, speakers, pad) are made once."""
 
     def __init__(self, talker: Talker, config: Qwen3TTSConfig, tokenizer: TextTokenizer) -> None:
         self.talker = talker
         self.config = config
         self.tokenizer = tokenizer
+        self._text_pieces: dict[tuple[int, ...], Tensor] = {}
+        self._codec_pieces: dict[tuple[int, ...], Tensor] = {}
 
     def named_speaker(self, key: str) -> Tensor:
         """The embedding row [D] of a speaker in the checkpoint's table (lower-case `key`)."""
-        return self._codec([self.config.speakers[key]])[0]
+        return self._codec(self.config.speakers[key])[0]
 
     def build(self, text: str, language: str, layout: TextLayout, voice: Conditioning) -> Prompt:
         """Rows for `text` in an effective `language` ("auto" for none). Raises RowError for text without tokens."""
@@ -73,7 +76,7 @@ class PromptBuilder:
             reference = self._spoken_ids(voice.reference_text or "", "reference transcript")
             tail, trailing = self._in_context_tail(reference + ids, bos, voice.reference_codes, layout)
         rows = [*self._instruct(voice.instruct), header, tail]
-        return Prompt(torch.cat(rows), trailing, self._text([self.config.text.tts_pad])[0], voice.reference_codes)
+        return Prompt(torch.cat(rows), trailing, self._fixed_text(self.config.text.tts_pad)[0], voice.reference_codes)
 
     def _header(self, language: str, speaker: Tensor | None) -> tuple[Tensor, Tensor]:
         """Role and tag rows [7 to 9, D], and the codec bos row [1, D] that is held back for the tail."""
@@ -83,28 +86,28 @@ class PromptBuilder:
         else:
             tags = [control.think, control.think_bos, self.config.languages[language], control.think_eos]
         strip = [
-            self._codec(tags),
+            self._codec(*tags),
             *([] if speaker is None else [speaker[None]]),
-            self._codec([control.pad, control.bos]),
+            self._codec(control.pad, control.bos),
         ]
         codec = torch.cat(strip)
-        role = self._text([text.im_start, self.tokenizer.assistant, self.tokenizer.newline])
-        tag_text = self._text([text.tts_pad] * (len(codec) - 2) + [text.tts_bos])
+        role = self._fixed_text(text.im_start, self.tokenizer.assistant, self.tokenizer.newline)
+        tag_text = self._fixed_text(*[text.tts_pad] * (len(codec) - 2), text.tts_bos)
         return torch.cat((role, tag_text + codec[:-1])), codec[-1:]
 
     def _plain_tail(self, ids: list[int], bos: Tensor, layout: TextLayout) -> tuple[Tensor, Tensor]:
         spoken = self._text([*ids, self.config.text.tts_eos])
         if layout is TextLayout.STREAMING:
             return spoken[:1] + bos, spoken[1:]
-        pad = self._text([self.config.text.tts_pad])
-        return torch.cat((spoken + self._codec([self.config.control.pad]), pad + bos)), pad
+        pad = self._fixed_text(self.config.text.tts_pad)
+        return torch.cat((spoken + self._codec(self.config.control.pad), pad + bos)), pad
 
     def _in_context_tail(self, ids: list[int], bos: Tensor, codes: Tensor, layout: TextLayout) -> tuple[Tensor, Tensor]:
         spoken = self._text([*ids, self.config.text.tts_eos])
         frames = torch.cat((bos, self.talker.embed_frames(codes)))
-        pad = self._text([self.config.text.tts_pad])
+        pad = self._fixed_text(self.config.text.tts_pad)
         if layout is TextLayout.NON_STREAMING:
-            return torch.cat((spoken + self._codec([self.config.control.pad]), frames + pad)), pad
+            return torch.cat((spoken + self._codec(self.config.control.pad), frames + pad)), pad
         if len(spoken) > len(frames):
             return spoken[: len(frames)] + frames, spoken[len(frames) :]
         padding = pad.expand(len(frames) - len(spoken), -1)
@@ -127,10 +130,17 @@ class PromptBuilder:
         return ids
 
     def _text(self, ids: list[int]) -> Tensor:
-        return self.talker.embed_text(self._ids(ids))
+        return self.talker.embed_text(ids_on(self.talker.codec_head.weight.device, ids))
 
-    def _codec(self, ids: list[int]) -> Tensor:
-        return self.talker.embed_codec(self._ids(ids))
+    def _fixed_text(self, *ids: int) -> Tensor:
+        """Rows of text ids that every prompt has; not to be written to."""
+        if ids not in self._text_pieces:
+            self._text_pieces[ids] = self._text(list(ids))
+        return self._text_pieces[ids]
 
-    def _ids(self, ids: list[int]) -> Tensor:
-        return torch.tensor(ids, device=self.talker.codec_head.weight.device)
+    def _codec(self, *ids: int) -> Tensor:
+        """Rows of control, language or speaker ids; not to be written to."""
+        if ids not in self._codec_pieces:
+            device = self.talker.codec_head.weight.device
+            self._codec_pieces[ids] = self.talker.embed_codec(ids_on(device, ids))
+        return self._codec_pieces[ids]

@@ -14,6 +14,9 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = 0xFFFFFFFF
 ROUNDS = 10
 
+LARGEST_UNIFORM = 1 - 2.0**-24
+"""The largest float32 below 1. The last of the centred 24-bit numbers would round to 1 without this bound."""
+
 
 def philox(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: tuple[Tensor, Tensor]
@@ -32,17 +35,25 @@ def philox(
     return c0, c1, c2, c3
 
 
-def frame_uniforms(seeds: Tensor, frames: Tensor, num_codebooks: int) -> Tensor:
-    """Uniforms [B, num_codebooks] in the open interval (0, 1), float32, for `seeds` [B] (int64 >= 0) and `frames` [B].
+def uniform_of(word: Tensor) -> Tensor:
+    """Uniforms in the open interval (0, 1), float32, from 32-bit words: the 24 high bits, centred."""
+    return (((word >> 8).float() + 0.5) * 2.0**-24).clamp(max=LARGEST_UNIFORM)
 
-    The 24 high bits of the first Philox word, centred, so 0 and 1 never occur.
+
+def frame_uniforms(seeds: Tensor, frames: Tensor, num_codebooks: int) -> Tensor:
+    """Uniforms [B, num_codebooks] in the open interval (0, 1), float32, for `seeds` [B] (int64 >= 0) and `frames`
+    [B].
     """
-    shape = (seeds.shape[0], num_codebooks)
-    books = torch.arange(num_codebooks, device=seeds.device).expand(shape)
+    return uniforms(seeds, frames, torch.arange(num_codebooks, device=seeds.device))
+
+
+def uniforms(seeds: Tensor, frames: Tensor, books: Tensor) -> Tensor:
+    """Uniforms [B, n] like `frame_uniforms`, of the codebooks `books` [n]."""
+    shape = (seeds.shape[0], books.shape[0])
     zero = torch.zeros(shape, dtype=torch.int64, device=seeds.device)
     seeds = seeds[:, None].expand(shape)
-    word, *_ = philox((frames[:, None].expand(shape), books, zero, zero), (seeds & _LOW, seeds >> 32))
-    return ((word >> 8).float() + 0.5) * 2.0**-24
+    counter = (frames[:, None].expand(shape), books.expand(shape), zero, zero)
+    return uniform_of(philox(counter, (seeds & _LOW, seeds >> 32))[0])
 
 
 def _multiply(factor: int, word: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ttsbench.core import DrawParams
-from ttsbench.models.qwen3_tts.sampling import (
+from ttsbench.kernels.draw.cases import settings_of
+from ttsbench.kernels.draw.philox import LARGEST_UNIFORM
+from ttsbench.kernels.draw.reference import (
     NEVER,
     RowDraws,
     distribution,
@@ -22,10 +24,6 @@ from ttsbench.models.qwen3_tts.sampling import (
     keep_top_p,
     penalise_repeats,
 )
-
-CPU = torch.device("cpu")
-LARGEST_UNIFORM = 1 - 2.0**-24
-"""The uniforms in use are odd multiples of 2**-25, rounded to float32: the last is this one."""
 
 draw_params = st.builds(
     DrawParams,
@@ -48,7 +46,7 @@ def logits_of(seed: int, rows: int = 1, width: int = 24) -> Tensor:
 
 
 def draws_of(*params: DrawParams) -> RowDraws:
-    return RowDraws.of(params, CPU)
+    return RowDraws.of(settings_of(params), torch.arange(len(params)))
 
 
 def probabilities(logits: Tensor, params: DrawParams) -> Tensor:
@@ -226,12 +224,12 @@ def test_temperature_divides_before_the_nucleus() -> None:
 
 
 def test_an_empty_batch_has_draws() -> None:
-    assert RowDraws.of([], CPU).largest_top_k == 0
+    assert draws_of().largest_top_k == 0
 
 
 def test_a_low_temperature_is_the_largest_logit_and_never_nan() -> None:
     """Large logits over a small temperature leave float32's range. Red if the division comes before the subtraction."""
     logits = torch.tensor([[3e35, 1.0, -2e35, float("-inf")]])
-    draws = RowDraws.of([DrawParams(True, 1.1e-4, 0, 1.0)], logits.device)
+    draws = draws_of(DrawParams(True, 1.1e-4, 0, 1.0))
     assert distribution(logits, draws).tolist() == [[1.0, 0.0, 0.0, 0.0]]
     assert draw_codes(logits, draws, torch.tensor([0.999])).tolist() == [0]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttsbench.engine.rng import frame_uniforms, philox
+from ttsbench.kernels.draw.philox import LARGEST_UNIFORM, frame_uniforms, philox, uniform_of, uniforms
 
 ALL = 0xFFFFFFFF
 KNOWN_ANSWERS = [
@@ -46,6 +46,7 @@ def test_a_draw_knows_only_seed_frame_and_codebook(
     alone = frame_uniforms(torch.tensor([seed]), torch.tensor([frame]), 16)[0]
     assert torch.equal(together, alone)
     assert torch.equal(alone[:4], frame_uniforms(torch.tensor([seed]), torch.tensor([frame]), 4)[0])
+    assert torch.equal(alone[7:8], uniforms(torch.tensor([seed]), torch.tensor([frame]), torch.tensor([7]))[0])
 
 
 def test_seeds_frames_and_codebooks_all_matter() -> None:
@@ -64,3 +65,10 @@ def test_uniforms_are_uniform_and_never_0_or_1() -> None:
     assert float(draws.max()) < 1
     counts = torch.histc(draws, bins=100, min=0, max=1)
     assert float((counts - 1600).abs().max()) < 5 * 40
+
+
+def test_the_ends_of_the_word_lie_inside_the_interval() -> None:
+    """The last centred number, 1 - 2**-25, is no float32. Red if it is rounded to 1, from where nothing is drawn."""
+    ends = uniform_of(torch.tensor([0, ALL, ALL - 2**8]))
+    assert ends.tolist() == [2.0**-25, LARGEST_UNIFORM, 1 - 2.0**-23]
+    assert LARGEST_UNIFORM < 1

@@ -1,0 +1,112 @@
+"""The convolution kernel against the plain formula in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.kernels.interpreted import run_interpreted
+from ttsbench.kernels.causal_conv import cases
+from ttsbench.kernels.causal_conv.cases import Case, Inputs
+from ttsbench.kernels.causal_conv.reference import causal_conv as reference
+from ttsbench.kernels.causal_conv.tiles import LARGE, SMALL, Tile, choose, divided
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+"""Of the largest output. Float32: sums of up to 10,000 terms in another order, each addition off by up to
+6e-8 of the sum so far: 3e-5 was seen. Narrower types: their own bits, once, as
+the kernel and the formula read the same rounded inputs and add in float32 or wider."""
+
+TILES = (
+    Tile(16, 16, 0, 16, warps=4, stages=2),
+    Tile(16, 32, 16, 32, warps=4, stages=3),
+    Tile(16, 32, 16, 32, warps=4, stages=3, split=3),
+)
+"""One accumulator, two, and sums in three parts of which the last is short."""
+
+
+def widened(given: Inputs) -> Inputs:
+    """The same values in float64."""
+
+    def wide(tensor):
+        return None if tensor is None else tensor.double()
+
+    conv = replace(given.conv, weight=given.conv.weight.double(), bias=given.conv.bias.double())
+    snake = given.activation
+    return Inputs(
+        given.x.double(), wide(given.tail), given.slots, conv, wide(given.residual),
+        snake and replace(snake, frequency=snake.frequency.double(), gain=snake.gain.double()),
+        wide(given.plain), wide(given.active),
+    )  # fmt: skip
+
+
+def compare(case: Case, device: str, dtype: torch.dtype, tile: Tile | None = None) -> None:
+    from ttsbench.kernels.causal_conv.triton import causal_conv
+
+    given = cases.inputs(case, device, dtype)
+    want = widened(given)
+    want.run(reference)
+    for _ in range(2):  # the second call finds the tickets as the first has left them
+        given.run(causal_conv, tile=tile)
+    for got, right in ((given.plain, want.plain), (given.active, want.active)):
+        if got is not None and right is not None:
+            error = (got.double() - right).abs().max() / right.abs().max()
+            assert error <= TOLERANCE[dtype], f"{case.name}, {tile}, {dtype}: {error:.1e}"
+
+
+def check(device: str) -> None:
+    for case in cases.SMALL:
+        for tile in TILES:
+            compare(case, device, torch.float32, tile)
+        compare(case, device, torch.float16, TILES[1])  # the interpreter's products know no bfloat16
+    compare(cases.SMALL[-1], device, torch.float32)  # by the table
+
+
+def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
+    """Red when a tap reads one position off, a tail row belongs to another slot, an edge is not masked, the last part
+    of a split sum is not added or a ticket is not returned."""
+    run_interpreted(check)
+
+
+@pytest.mark.gpu
+def test_the_kernel_gives_the_formula_on_a_gpu() -> None:
+    check("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [1, 3, 32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_released_products_on_a_gpu(rows: int, dtype: torch.dtype) -> None:
+    for case in cases.released(rows):
+        compare(case, "cuda", dtype)
+
+
+@pytest.mark.gpu
+def test_split_sums_do_not_depend_on_who_comes_last() -> None:
+    """Red when the last program adds the parts in the order of arrival."""
+    from ttsbench.kernels.causal_conv.triton import causal_conv
+
+    case = next(case for case in cases.released(1) if case.name == "unit 768 d9")
+    given = cases.inputs(case, "cuda", torch.bfloat16)
+    results = []
+    for _ in range(50):
+        given.run(causal_conv)
+        assert given.active is not None
+        results.append(given.active.clone())
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_every_released_product_fills_the_gpu_or_cannot() -> None:
+    """Red when a large batch gets small tiles, or one stream's product stays in a few programs."""
+    for rows in (1, 8, 32, 64, 128):
+        for case in cases.released(rows):
+            tile = choose(rows * case.length, case.taps * case.channels, case.width)
+            programs = tile.count(rows * case.length, case.width) * tile.split
+            assert programs >= 48 or case.taps == 1, f"{case.name} of {rows}: {programs} programs"
+    assert choose(128 * 32, 7 * 768, 768) == LARGE[0]
+
+
+def test_a_split_leaves_every_part_some_steps() -> None:
+    assert divided(SMALL, 4, 64 * 3, 64).split == 1
+    assert divided(SMALL, 4, 64 * 40, 64).split == 10

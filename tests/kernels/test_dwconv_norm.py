@@ -1,0 +1,37 @@
+"""The depthwise convolution's kernel against the plain formula in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.kernels.interpreted import run_interpreted
+from ttsbench.kernels.dwconv_norm import DepthwiseNorm, cases
+from ttsbench.kernels.dwconv_norm.reference import dwconv_norm as reference
+
+
+def widened(weights: DepthwiseNorm) -> DepthwiseNorm:
+    taps, bias, gain, shift = (t.double() for t in (weights.weight, weights.bias, weights.gain, weights.shift))
+    return DepthwiseNorm(taps, bias, gain, shift, weights.eps)
+
+
+def check(device: str, chosen=cases.SMALL) -> None:
+    """Outputs are of size 1 to 10. Bfloat16 agrees to the last of its bits, which the interpreter cuts off."""
+    from ttsbench.kernels.dwconv_norm.triton import dwconv_norm
+
+    for case in chosen:
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 2**-7)):
+            x, tail, slots, weights = cases.inputs(case, device, dtype)
+            got = dwconv_norm(x, tail, slots, weights)
+            want = reference(x.double(), tail.double(), slots, widened(weights))
+            assert torch.allclose(got.double(), want, rtol=tolerance, atol=1e-5), f"{case.name}, {dtype}"
+
+
+def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
+    """Red when a tap is one position off, a tail row is another slot's, or padding channels enter mean or variance."""
+    run_interpreted(check)
+
+
+@pytest.mark.gpu
+def test_the_kernel_gives_the_formula_on_a_gpu() -> None:
+    check("cuda", cases.SMALL + cases.RELEASED)

@@ -1,0 +1,61 @@
+"""The norm's kernel against the formula in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.kernels.interpreted import run_interpreted
+from ttsbench.kernels.rms_norm import cases
+from ttsbench.kernels.rms_norm.cases import Inputs
+from ttsbench.kernels.rms_norm.reference import add_rms_norm as reference
+
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 3 * 2**-8}
+"""Of the largest output of a row. Float32: one sum of up to 2,048 squares and four roundings of 6e-8. Bfloat16: sum,
+norm and product are each rounded to eight bits, by up to 2**-8 three times."""
+
+
+def check(
+    device: str,
+    chosen: tuple[cases.Case, ...] = cases.SMALL,
+    dtypes: tuple[torch.dtype, ...] = (torch.float32,),  # the interpreter cannot multiply in bfloat16
+) -> None:
+    from ttsbench.kernels.rms_norm.triton import add_rms_norm
+
+    for case in chosen:
+        for dtype in dtypes:
+            given = cases.inputs(case, device, dtype)
+            compare(f"{case.name}, {dtype}", add_rms_norm(*vars(given).values()), given, TOLERANCE[dtype])
+
+
+def compare(name: str, got: tuple[torch.Tensor, torch.Tensor], given: Inputs, tolerance: float) -> None:
+    residual = None if given.residual is None else given.residual.double()
+    want = reference(given.x.double(), residual, given.weight.double(), given.eps)
+    for what, ours, right in zip(("normed", "total"), got, want, strict=True):
+        assert ours.dtype == given.x.dtype
+        error = ((ours.double() - right).abs().amax(1) / right.abs().amax(1)).max()
+        assert error <= tolerance, f"{name}, {what}: {error:.1e}"
+
+
+def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
+    """Red when columns past the width enter the mean, eps is left out, or the residual is added after the norm."""
+    run_interpreted(check)
+
+
+@pytest.mark.gpu
+def test_the_kernel_gives_the_formula_on_a_gpu() -> None:
+    check("cuda", cases.SMALL + cases.RELEASED, tuple(TOLERANCE))
+
+
+def test_the_reference_is_the_published_order_of_casts() -> None:
+    """Bfloat16: the sum is rounded before the norm, and the normed row before the weight. Red if it is computed in
+    float32 throughout, which is closer to the formula and not what the checkpoints were trained with.
+    """
+    given = cases.inputs(cases.Case("", 8, 64), "cpu", torch.bfloat16)
+    assert given.residual is not None
+    total = given.x + given.residual
+    wide = total.float()
+    normed = (wide * (wide.square().mean(1, keepdim=True) + given.eps).rsqrt()).bfloat16() * given.weight
+    got = reference(given.x, given.residual, given.weight, given.eps)
+    assert torch.equal(got[1], total)
+    assert torch.equal(got[0], normed)

@@ -1,0 +1,37 @@
+"""The gate's kernel against the formula in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.kernels.interpreted import run_interpreted
+from ttsbench.kernels.swiglu import cases
+from ttsbench.kernels.swiglu.reference import silu_mul as reference
+
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 2**-7}
+"""Of each output. Float32: an exponential and three roundings. Bfloat16: computed in float32 and rounded once to eight
+bits, which the interpreter cuts off where a GPU takes the nearest."""
+
+
+def check(device: str, chosen: tuple[cases.Case, ...] = cases.SMALL) -> None:
+    from ttsbench.kernels.swiglu.triton import silu_mul
+
+    for case in chosen:
+        for dtype, tolerance in TOLERANCE.items():
+            gate_up = cases.inputs(case, device, dtype)
+            got, want = silu_mul(gate_up), reference(gate_up.double())
+            assert got.dtype == dtype
+            # A GPU's division gives 0 for a divisor above 2^126, which is what a saturated gate's exponential is.
+            nothing = float(gate_up.double().abs().max()) ** 2 * 2.0**-126
+            assert torch.allclose(got.double(), want, rtol=tolerance, atol=nothing), f"{case.name}, {dtype}"
+
+
+def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
+    """Red when gate and up change places, a program's columns overlap, or a large negative gate gives NaN."""
+    run_interpreted(check)
+
+
+@pytest.mark.gpu
+def test_the_kernel_gives_the_formula_on_a_gpu() -> None:
+    check("cuda", cases.SMALL + cases.RELEASED)

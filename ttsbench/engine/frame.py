@@ -1,0 +1,79 @@
+"""One frame for every row that yields one: codebook 0, the other codebooks, the next talker input, the report.
+
+Everything is read from and written to tensors at fixed addresses and nothing depends on their values, so the whole can
+be captured in a graph. A row whose speech ends, or whose limit is reached, says so in its report; it is for the host to
+stop asking. Shapes: R rows, D talker width, D' predictor width, Q codebooks.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ttsbench.engine.attention import FrameCache
+from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.slot_state import SlotState
+from ttsbench.kernels.attention import Heads
+from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
+from ttsbench.kernels.linear import linear
+from ttsbench.kernels.next_input import FrameRows, next_input
+from ttsbench.models.qwen3_tts.packed import PackedTalker
+
+
+class FrameStep:
+    """Turns hidden states into reports, for up to `max_rows` rows at once."""
+
+    def __init__(self, packed: PackedTalker, state: SlotState, cache: PagedCache, max_rows: int) -> None:
+        self.packed = packed
+        self.state = state
+        self.inputs = cache.inputs
+        device, books = packed.device, packed.num_codebooks
+        self.positions = FrameCache(packed.predictor.config, max_rows, books, device, packed.dtype)
+        self.codes = torch.zeros((max_rows, books), dtype=torch.int64, device=device)
+        self.sound = torch.ones(max_rows, dtype=torch.bool, device=device)
+        self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
+        """Codes, flags and slot of each row of the newest step: see `next_input`."""
+
+    def run(self, hidden: Tensor) -> None:
+        """One frame from `hidden` [R, D], the rows in the order of the control block's `frame_slots`."""
+        count = len(hidden)
+        control = self.state.control.device
+        rows = Rows(control["frame_slots"][:count], control["frames"][:count], self.state.seeds)
+        drawn = Drawn(self.codes[:count], self.sound[:count].fill_(True))
+        self._draw(hidden, prepared(rows, self.codes.shape[1]), drawn)
+        frames = FrameRows(
+            slots=rows.slots,
+            frames=rows.frames,
+            inputs=control["next_inputs"][:count],
+            has_text=control["has_text"][:count],
+            pads=self.state.pads,
+            limits=self.state.limits,
+            eos=self.state.rules.eos,
+        )
+        packed = self.packed
+        next_input(
+            drawn.codes, drawn.finite, packed.frame_table, packed.frame_offsets, frames, self.inputs,
+            self.report[:count],
+        )  # fmt: skip
+
+    def _draw(self, hidden: Tensor, rows: Rows, drawn: Drawn) -> None:
+        """Codes of all codebooks. Positions 0 and 1 of the predictor (hidden state, code 0) go in together."""
+        packed, state, count = self.packed, self.state, len(hidden)
+        projected = packed.project(hidden)
+        x = torch.empty((2 * count, projected.shape[1]), device=hidden.device, dtype=hidden.dtype)
+        x[:count] = projected
+        logits = linear(hidden, packed.head)
+        draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], x[count:])
+        first, second = self.positions.attend(count, 0), self.positions.attend(count, 1)
+
+        def attend_both(layer: int, qkv: Tensor, heads: Heads) -> Tensor:
+            return torch.cat((first(layer, qkv[:count], heads), second(layer, qkv[count:], heads)))
+
+        out = packed.predictor.run(x, attend_both)[count:]
+        x = x[count:]
+        for book, head in enumerate(packed.lm_heads, start=1):
+            if book > 1:
+                out = packed.predictor.run(x, self.positions.attend(count, book))
+            last = book == len(packed.lm_heads)
+            table, into = (None, None) if last else (packed.code_rows[book], x)
+            draw_code(book, linear(out, head), rows, state.predictor, drawn, table, into)

@@ -1,0 +1,32 @@
+"""Named shapes of the sum of codebook rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """`rows` frames of `books` codes below `size`, to vectors of `width`."""
+
+    name: str
+    rows: int
+    books: int
+    size: int
+    width: int
+
+
+SMALL = (Case("one row", 1, 4, 7, 16), Case("odd width over two blocks", 3, 5, 9, 131))
+RELEASED = tuple(Case(f"released, {rows} rows", rows, 16, 2048, 512) for rows in (1, 32, 128))
+
+
+def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """codes (one of three frames that lie together), table, out of `dtype` full of NaN."""
+    noise = torch.Generator().manual_seed(0)
+    codes = torch.randint(case.size, (case.rows, 3, case.books), generator=noise)[:, 1]
+    table = torch.randn(case.books * case.size, case.width, generator=noise)
+    out = torch.full((case.rows, case.width), torch.nan, dtype=dtype)
+    return codes.to(device), table.to(device), out.to(device)

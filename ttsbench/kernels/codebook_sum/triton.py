@@ -1,0 +1,39 @@
+"""A program sums BLOCK columns of one frame; the rows it reads are all in flight at once.
+
+Shapes: B rows, Q codebooks, N codebook size, D width.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 128
+"""Columns of a program: one stream of the released width 512 still has four programs."""
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def codebook_sum_kernel(  # type: ignore[no-untyped-def]
+    code_ptr, table_ptr, out_ptr, code_stride, size, width, BOOKS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < width
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for book in tl.static_range(BOOKS):
+        entry = book * size + tl.load(code_ptr + row * code_stride + book)
+        total += tl.load(table_ptr + entry * width + column, mask=inside, other=0.0)
+    tl.store(out_ptr + row * width + column, total.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
+    """As the reference, from a float32 table. Rows of `codes` may lie apart: a frame of a longer piece is one."""
+    (rows, books), width = codes.shape, table.shape[1]
+    assert codes.stride(1) == 1 and codes.dtype == torch.int64
+    assert table.is_contiguous() and table.dtype == torch.float32 and table.shape[0] % books == 0
+    assert out.shape == (rows, width) and out.is_contiguous()
+    grid = (rows, triton.cdiv(width, BLOCK))
+    codebook_sum_kernel[grid](
+        codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books, BLOCK=BLOCK, num_warps=1
+    )

@@ -1,0 +1,70 @@
+"""Draw one code per row from its logits and fetch the code's embedding: sampling without the host.
+
+Every setting is a tensor with one value per slot, every random number a function of (seed, frame, codebook), so a draw
+inside a captured graph serves whatever requests hold the slots. `reference` says what a draw is; on a GPU one kernel
+does it.
+
+Shapes: B rows, S slots, Q codebooks, V codes, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from ttsbench.kernels.draw import reference
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+
+__all__ = ["DrawSettings", "Drawn", "FirstCodeRules", "Rows", "draw_code", "draw_first_code", "prepared"]
+
+
+def prepared(rows: Rows, num_codebooks: int) -> Rows:
+    """`rows` for the draws of one frame: on a CPU with what they share worked out once, on a GPU as they are.
+
+    Good for as long as slots, frames, seeds and settings stay what they are.
+    """
+    return rows if rows.slots.is_cuda else replace(rows, memo=reference.FrameMemo.of(rows, num_codebooks))
+
+
+def draw_first_code(
+    logits: Tensor,
+    rows: Rows,
+    settings: DrawSettings,
+    rules: FirstCodeRules,
+    drawn: Drawn,
+    table: Tensor,
+    out: Tensor,
+) -> None:
+    """Draw codebook 0 from `logits` [B, V] (float32 or bfloat16) into `drawn`, mark it seen, copy `table[code]` to
+    `out`.
+
+    `table` is [at least V, D] and `out` [B, D] with any row stride; the row of end of speech is copied like any other.
+    """
+    if logits.is_cuda:
+        from ttsbench.kernels.draw import triton
+
+        triton.draw_first_code(logits, rows, settings, rules, drawn, table, out)
+    else:
+        reference.draw_first_code(logits, rows, settings, rules, drawn, table, out)
+
+
+def draw_code(
+    book: int,
+    logits: Tensor,
+    rows: Rows,
+    settings: DrawSettings,
+    drawn: Drawn,
+    table: Tensor | None,
+    out: Tensor | None,
+) -> None:
+    """Draw codebook `book` >= 1 from `logits` [B, V] (float32 or bfloat16) into `drawn`, copy `table[code]` to `out`.
+
+    `table` [at least V, D] and `out` [B, D] may both be None, for a code that is not fed back.
+    """
+    if logits.is_cuda:
+        from ttsbench.kernels.draw import triton
+
+        triton.draw_code(book, logits, rows, settings, drawn, table, out)
+    else:
+        reference.draw_code(book, logits, rows, settings, drawn, table, out)

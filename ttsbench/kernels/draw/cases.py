@@ -1,0 +1,123 @@
+"""Draws with names: what tests compare and the benchmark times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ttsbench.core import DrawParams
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+
+PUBLISHED = DrawParams()
+NUM_CODEBOOKS = 16
+
+MIXED = (
+    PUBLISHED,
+    DrawParams(do_sample=False, temperature=0.3, top_k=3),
+    DrawParams(top_k=0),
+    DrawParams(top_k=1),
+    DrawParams(top_k=2, temperature=2.0),
+    DrawParams(top_k=5000, temperature=0.5),
+    DrawParams(top_k=0, top_p=0.8),
+    DrawParams(top_k=50, top_p=0.5, temperature=1.3),
+    DrawParams(top_k=0, top_p=0.01),
+)
+"""Neighbours that ask for everything a row can ask for."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch of rows; slots take the `params` in turn, and rows sit on slots in no order."""
+
+    name: str
+    rows: int
+    vocabulary: int
+    width: int
+    """Of the embedding table."""
+    params: tuple[DrawParams, ...] = (PUBLISHED,)
+    dtype: torch.dtype = torch.float32
+    first: bool = False
+    """Codebook 0, which has rules of its own."""
+    tied: bool = False
+    """Logits on a coarse grid: many are equal, at the k-th largest too."""
+    copies: bool = True
+    """Whether an embedding is fetched."""
+
+
+CASES = (
+    Case("one row", 1, 2048, 1024),
+    Case("predictor, 8 rows", 8, 2048, 2048, dtype=torch.bfloat16),
+    Case("predictor, 128 rows", 128, 2048, 2048, dtype=torch.bfloat16),
+    Case("predictor, 128 rows, nucleus", 128, 2048, 2048, (DrawParams(top_p=0.9),), torch.bfloat16),
+    Case("predictor, last codebook", 32, 2048, 2048, dtype=torch.bfloat16, copies=False),
+    Case("talker, one row", 1, 3072, 2048, dtype=torch.bfloat16, first=True),
+    Case("talker, 128 rows", 128, 3072, 2048, dtype=torch.bfloat16, first=True),
+    Case("talker, mixed settings", 54, 3072, 24, MIXED, first=True),
+    Case("talker, mixed settings, tied", 27, 3072, 24, MIXED, first=True, tied=True),
+    Case("mixed settings", 54, 256, 24, MIXED),
+    Case("mixed settings, tied", 54, 256, 24, MIXED, tied=True),
+    Case("odd vocabulary", 27, 301, 7, MIXED),
+    Case("odd vocabulary with control ids, tied", 27, 301, 7, MIXED, first=True, tied=True),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """All a draw takes, and where it writes: `out` is every second row of its memory."""
+
+    logits: Tensor
+    rows: Rows
+    settings: DrawSettings
+    rules: FirstCodeRules | None
+    drawn: Drawn
+    table: Tensor
+    out: Tensor | None
+
+
+def settings_of(params: Sequence[DrawParams], device: torch.device | str = "cpu") -> DrawSettings:
+    """Settings of as many slots as there are `params`."""
+    return DrawSettings(
+        sample=torch.tensor([p.do_sample for p in params], dtype=torch.bool, device=device),
+        temperature=torch.tensor([p.temperature for p in params], dtype=torch.float32, device=device),
+        top_k=torch.tensor([p.top_k for p in params], dtype=torch.int32, device=device),
+        top_p=torch.tensor([p.top_p for p in params], dtype=torch.float32, device=device),
+    )
+
+
+def make(case: Case, device: torch.device | str = "cpu", seed: int = 0, most_rows: int | None = None) -> Inputs:
+    """The inputs of a case, the same on every device; `most_rows` cuts it short where draws are slow."""
+    random = torch.Generator().manual_seed(seed)
+    B, V = min(case.rows, most_rows or case.rows), case.vocabulary
+    S = B + 3
+    logits = torch.randn(B, V, generator=random) * 3
+    if case.tied:
+        logits = (logits * 2).round() / 4
+    rows = Rows(
+        slots=torch.randperm(S, generator=random)[:B].to(device),
+        frames=torch.randint(0, 6, (B,), generator=random).to(device),
+        seeds=torch.randint(0, 2**62, (S,), generator=random).to(device),
+    )
+    table = torch.randn(V + 3, case.width, generator=random).to(device, case.dtype)
+    return Inputs(
+        logits=logits.to(device, case.dtype),
+        rows=rows,
+        settings=settings_of([case.params[i % len(case.params)] for i in range(S)], device),
+        rules=_rules(S, V, random, device) if case.first else None,
+        drawn=Drawn(torch.full((B, NUM_CODEBOOKS), -1, device=device), torch.ones(B, dtype=torch.bool, device=device)),
+        table=table,
+        out=torch.zeros(B, 2, case.width, device=device, dtype=case.dtype)[:, 1] if case.copies else None,
+    )
+
+
+def _rules(S: int, V: int, random: torch.Generator, device: torch.device | str) -> FirstCodeRules:
+    """The last third of the ids are control ids, as in the published vocabulary; half of the slots are too young."""
+    return FirstCodeRules(
+        penalty=(0.8 + torch.rand(S, generator=random)).to(device),
+        min_frames=torch.randint(0, 6, (S,), generator=random).int().to(device),
+        seen=(torch.rand(S, V, generator=random) < 0.3).to(device),
+        eos=V * 2 // 3 + V // 30,
+        first_control_id=V * 2 // 3,
+    )

@@ -1,0 +1,38 @@
+"""Named shapes of the depthwise convolution with its norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
+
+
+@dataclass(frozen=True)
+class Case:
+    """`rows` streams of `length` positions."""
+
+    name: str
+    rows: int
+    length: int
+    channels: int
+
+
+SMALL = (Case("one position", 1, 1, 16), Case("odd width", 3, 4, 37), Case("longer than the tail", 2, 9, 64))
+RELEASED = tuple(Case(f"released, {rows} rows of {n}", rows, n, 1024) for rows in (1, 32, 128) for n in (2, 4))
+
+
+def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, DepthwiseNorm]:
+    noise = torch.Generator().manual_seed(0)
+    wide = torch.promote_types(dtype, torch.float32)
+
+    def normal(*shape: int, kind: torch.dtype = dtype) -> Tensor:
+        return torch.randn(shape, generator=noise).to(device, kind)
+
+    bias, gain, shift = (normal(case.channels, kind=wide) for _ in range(3))
+    weights = DepthwiseNorm(normal(7, case.channels, kind=wide), bias, gain, shift, eps=1e-6)
+    slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
+    x = normal(case.rows, case.length, case.channels)
+    return x, normal(case.rows + 2, 6, case.channels), slots, weights

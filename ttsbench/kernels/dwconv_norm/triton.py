@@ -1,0 +1,54 @@
+"""A program owns one position with all its channels, so the norm needs no second pass.
+
+Shapes: B rows, n positions, C channels, S slots, T tail rows.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
+
+
+@triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
+def dwconv_norm_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, out_ptr, length, channels, eps,
+    TAPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    stream, position = row // length, row % length
+    slot = tl.load(slot_ptr + stream)
+    channel = tl.arange(0, BLOCK)
+    inside = channel < channels
+    y = tl.load(bias_ptr + channel, mask=inside, other=0.0)
+    for tap in tl.static_range(TAPS):
+        at = position + tap - (TAPS - 1)
+        start = tl.where(at >= 0, x_ptr + (row + tap - (TAPS - 1)) * channels,
+                         tail_ptr + (slot * (TAPS - 1) + (TAPS - 1) + at) * channels)  # fmt: skip
+        x = tl.load(start + channel, mask=inside, other=0.0).to(tl.float32)
+        y += x * tl.load(weight_ptr + tap * channels + channel, mask=inside, other=0.0)
+    centred = tl.where(inside, y - tl.sum(y, 0) / channels, 0.0)
+    scale = tl.rsqrt(tl.sum(centred * centred, 0) / channels + eps)
+    gain = tl.load(gain_ptr + channel, mask=inside, other=0.0)
+    shift = tl.load(shift_ptr + channel, mask=inside, other=0.0)
+    out = centred * scale * gain + shift
+    tl.store(out_ptr + row * channels + channel, out.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+def dwconv_norm(x: Tensor, tail: Tensor, slots: Tensor, weights: DepthwiseNorm) -> Tensor:
+    """As the reference, with float32 weights."""
+    rows, length, channels = x.shape
+    assert x.is_contiguous() and tail.is_contiguous() and tail.dtype == x.dtype
+    assert tail.shape[1:] == (weights.tail, channels)
+    assert slots.shape == (rows,) and slots.dtype == torch.int64 and slots.is_contiguous()
+    for tensor in (weights.weight, weights.bias, weights.gain, weights.shift):
+        assert tensor.dtype == torch.float32 and tensor.is_contiguous() and tensor.shape[-1] == channels
+    out = torch.empty_like(x)
+    dwconv_norm_kernel[(rows * length,)](
+        x, tail, slots, weights.weight, weights.bias, weights.gain, weights.shift, out, length, channels, weights.eps,
+        TAPS=weights.tail + 1, BLOCK=triton.next_power_of_2(channels), num_warps=4,
+    )  # fmt: skip
+    return out

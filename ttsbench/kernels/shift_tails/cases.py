@@ -1,0 +1,49 @@
+"""Named shapes of the tails' shift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ttsbench.kernels.shift_tails.packed import TailPlan, TailSite
+
+
+@dataclass(frozen=True)
+class Case:
+    """`rows` streams through `sites`."""
+
+    name: str
+    rows: int
+    sites: tuple[TailSite, ...]
+
+
+_BLOCKS = ((32, 768), (160, 384), (640, 192), (1920, 96))
+_RELEASED = (
+    TailSite(512, 1, 2),
+    TailSite(1024, 2, 6),
+    TailSite(1024, 4, 6),
+    TailSite(1024, 4, 6),
+    TailSite(1536, 4, 1),
+    *(TailSite(channels, n, tail) for n, channels in _BLOCKS for tail in (6, 18, 54)),
+    *(TailSite(channels, n, 1) for n, channels in _BLOCKS[:3]),
+    TailSite(96, 1920, 6),
+)
+
+SMALL = (
+    Case("shorter, equal and longer than the frame", 3, (TailSite(16, 9, 6), TailSite(32, 4, 4), TailSite(16, 1, 54))),
+    Case("odd widths", 2, (TailSite(7, 3, 2), TailSite(13, 2, 18))),
+    Case("more than one program", 1, (TailSite(160, 32, 54),)),
+)
+RELEASED = tuple(Case(f"released, {rows} rows", rows, _RELEASED) for rows in (1, 32, 128))
+
+
+def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, TailPlan]:
+    """inputs, tails, slots, plan; the plan has room for one row and two slots more."""
+    noise = torch.Generator().manual_seed(0)
+    plan = TailPlan(case.sites, case.rows + 2, case.rows + 1, device)
+    slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
+    flat = torch.randn(plan.input_size, generator=noise).to(device, dtype)
+    tails = torch.randn(plan.tail_size, generator=noise).to(device, dtype)
+    return flat, tails, slots, plan

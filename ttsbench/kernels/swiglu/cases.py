@@ -1,0 +1,34 @@
+"""Named shapes of the gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows of `inner` gates and as many values."""
+
+    name: str
+    rows: int
+    inner: int
+    scale: float = 1.0
+    """Size of the gates: large ones saturate."""
+
+
+SMALL = (
+    Case("one element", 1, 1),
+    Case("odd width", 3, 37),
+    Case("more than one program a row", 2, 1030),
+    Case("saturated gates", 2, 64, scale=100.0),
+)
+RELEASED = tuple(Case(f"released, {rows} rows of {n}", rows, n) for rows in (1, 32, 128, 512) for n in (3072, 6144))
+
+
+def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Tensor:
+    """Packed rows [N, 2 I]."""
+    noise = torch.Generator().manual_seed(0)
+    return (torch.randn(case.rows, 2 * case.inner, generator=noise) * case.scale).to(device, dtype)
