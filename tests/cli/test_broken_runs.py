@@ -270,16 +270,16 @@ def test_an_engine_that_breaks_leaves_a_run_that_can_go_on(
     """Goes red when an unexpected error hides its traceback, or passes for a complete run."""
     steps = []
 
-    def broken(self: Any) -> None:
+    def broken(self: Any, plan: Any) -> Any:
         steps.append(1)
         if len(steps) > 9:
             raise RuntimeError("the device is gone")
-        step(self)
+        return launch(self, plan)
 
-    from ttsbench.engine.fused import FusedEngine
+    from ttsbench.engine.runner import Runner
 
-    step = FusedEngine.step
-    monkeypatch.setattr(FusedEngine, "step", broken)
+    launch = Runner.launch
+    monkeypatch.setattr(Runner, "launch", broken)
     out = tmp_path / "run"
     ended = synth(work, out)
     monkeypatch.undo()

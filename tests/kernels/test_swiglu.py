@@ -24,11 +24,14 @@ def check(device: str, chosen: tuple[cases.Case, ...] = cases.SMALL) -> None:
             assert got.dtype == dtype
             # A GPU's division gives 0 for a divisor above 2^126, which is what a saturated gate's exponential is.
             nothing = float(gate_up.double().abs().max()) ** 2 * 2.0**-126
-            assert torch.allclose(got.double(), want, rtol=tolerance, atol=nothing), f"{case.name}, {dtype}"
+            # Its exponential is a power of two of a product that was rounded: off by the gate's size times 2^-23.
+            gate = gate_up.double().abs().chunk(2, dim=1)[0]
+            allowed = (tolerance + 2.0**-23 * gate) * want.abs() + nothing
+            assert ((got.double() - want).abs() <= allowed).all(), f"{case.name}, {dtype}"
 
 
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
-    """Red when gate and up change places, a program's columns overlap, or a large negative gate gives NaN."""
+    """Red when gate and up change places, a program's columns are left out, or a large negative gate gives NaN."""
     run_interpreted(check)
 
 

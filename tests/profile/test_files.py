@@ -28,6 +28,8 @@ def test_a_minimal_profile_gets_every_default(write: Write) -> None:
         "max_model_len": 4096,
         "block_size": 16,
         "num_kv_blocks": None,
+        "gpu_memory_utilization": 0.9,
+        "enforce_eager": False,
         "determinism": "seeded",
         "text_layout": None,
         "tokenizer_split": "qwen2",

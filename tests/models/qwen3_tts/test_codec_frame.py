@@ -157,18 +157,24 @@ def test_a_tail_that_loses_its_newest_row_is_noticed(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 5e-2)], ids=str)
-def test_kernels_equal_whole_decode_on_a_gpu(dtype: torch.dtype, tolerance: float) -> None:
-    """Bfloat16 against the float64 decode of the same rounded weights: eight bits through thirty layers."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_kernels_equal_whole_decode_on_a_gpu(dtype: torch.dtype) -> None:
+    """Against the float64 decode of the same rounded weights. Eight bits through thirty layers of random weights leave
+    much to chance (root mean square 0.020, the module's own bfloat16 decode 0.023): the kernels must not leave more.
+    """
     config = replace(DECODER, decoder_dim=64, upsample_rates=(8, 5, 4, 3))
     decoder = toy_decoder(config, dtype=torch.float32).to(dtype)
     codes = random_codes(config, 3, 150)
     whole = toy_decoder(config, dtype=torch.float32).to(dtype).double()
     whole.finalize()
+    want, plain = whole.decode(codes), decoder.decode(codes)
     stream = StreamingCodec(decoder.to("cuda"), num_slots=4)
     codec, slots = FrameCodec(stream), torch.tensor([2, 0, 3], device="cuda")
-    got = torch.cat([codec(frame, slots) for frame in codes.to("cuda").unbind(1)], dim=1)
-    assert worst(got.cpu().double(), whole.decode(codes)) <= tolerance
+    got = torch.cat([codec(frame, slots) for frame in codes.to("cuda").unbind(1)], dim=1).cpu()
+    if dtype == torch.float32:
+        assert worst(got.double(), want) <= 1e-4
+    else:
+        assert (got.double() - want).square().mean() <= 1.1 * (plain.double() - want).square().mean()
 
 
 @pytest.mark.gpu

@@ -14,7 +14,8 @@ from ttsbench.kernels.attention.reference import Heads, KVRows
 class Case:
     """`spans` (first position, rows) of the sequences, one slot each; positions before the first are in the cache.
 
-    Pages that no row may read hold NaN, those of the padding slot apart.
+    Rows of a span stand last position first, so that one that needs another's key comes before it. Pages that no row
+    may read hold NaN, those of the padding slot apart.
     """
 
     name: str
@@ -97,7 +98,7 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Inputs
     tables[:slots] = pages[:-1].view(slots, per_slot)
 
     owners = [slot for slot, (_, rows) in enumerate(case.spans) for _ in range(rows)] + [slots] * case.padding
-    standing = [at for start, rows in case.spans for at in range(start, start + rows)] + [0] * case.padding
+    standing = [at for start, rows in case.spans for at in reversed(range(start, start + rows))] + [0] * case.padding
     where = torch.tensor(owners), torch.tensor(standing)
     shape = (len(pages) * case.block_size, case.kv_heads, case.head_dim)
     keys, values = normal(*shape), normal(*shape)

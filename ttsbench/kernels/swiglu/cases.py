@@ -22,7 +22,7 @@ class Case:
 SMALL = (
     Case("one element", 1, 1),
     Case("odd width", 3, 37),
-    Case("more than one program a row", 2, 1030),
+    Case("three programs a row", 2, 2060),
     Case("saturated gates", 2, 64, scale=100.0),
 )
 RELEASED = tuple(Case(f"released, {rows} rows of {n}", rows, n) for rows in (1, 32, 128, 512) for n in (3072, 6144))
