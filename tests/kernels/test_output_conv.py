@@ -24,6 +24,28 @@ def check(device: str, chosen=cases.SMALL) -> None:
             assert case.length == 1 or want.abs().max() == 1, "no sample reaches the clamp"
 
 
+def check_nan(device: str) -> None:
+    """One NaN of one stream reaches the samples that see it, and no clamp makes a number of it."""
+    from ttsbench.kernels.output_conv.triton import output_conv
+
+    x, tail, slots, weight, bias = cases.inputs(cases.SMALL[-1], device, torch.float32)
+    x[-1, 0, 0] = torch.nan
+    pcm = output_conv(x, tail, slots, weight, bias)
+    want = reference(x.double(), tail.double(), slots, weight.double(), bias.double())
+    assert want.isnan().any()
+    assert torch.equal(pcm.isnan(), want.isnan())
+
+
+def test_nan_stays_nan_in_the_interpreter() -> None:
+    """Red when the clamp takes the number of a NaN and a number, as plain minimum and maximum do on a GPU."""
+    run_interpreted(check_nan)
+
+
+@pytest.mark.gpu
+def test_nan_stays_nan_on_a_gpu() -> None:
+    check_nan("cuda")
+
+
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
     """Red when a tap is one position off, a tail row is another slot's, the clamp is left out or an edge unmasked."""
     run_interpreted(check)

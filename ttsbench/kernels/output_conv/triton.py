@@ -35,7 +35,7 @@ def output_conv_kernel(  # type: ignore[no-untyped-def]
         weight = tl.load(weight_ptr + tap * channels + channel, mask=known, other=0.0)
         sums += x * weight[None, :]
     pcm = tl.sum(sums, 1) + tl.load(bias_ptr)
-    pcm = tl.minimum(tl.maximum(pcm, -1.0), 1.0)
+    pcm = tl.clamp(pcm, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL)  # else NaN would pass for silence
     tl.store(pcm_ptr + stream * length + position, pcm, mask=position < length)
 
 
