@@ -232,6 +232,13 @@ def fused_options(options: argparse.Namespace) -> FusedOptions:
     return FusedOptions(**given | dict(options.option))
 
 
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def engine_option(pair: str) -> tuple[str, Any]:
     """`key=value` of FusedOptions, the value as JSON."""
     key, equals, value = pair.partition("=")
@@ -272,14 +279,14 @@ def main() -> int:
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="1.7b")
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32, 64, 128])
-    parser.add_argument("--rounds", type=int, default=2, help="formal ones per concurrency and start")
-    parser.add_argument("--starts", type=int, default=1, help="fresh processes, one after the other")
+    parser.add_argument("--concurrency", type=count, nargs="+", default=[1, 8, 32, 64, 128])
+    parser.add_argument("--rounds", type=count, default=2, help="formal ones per concurrency and start")
+    parser.add_argument("--starts", type=count, default=1, help="fresh processes, one after the other")
     parser.add_argument(
-        "--rows", type=int, help="at most so many rows a round; the figures are then of another workload"
+        "--rows", type=count, help="at most so many rows a round; the figures are then of another workload"
     )
-    parser.add_argument("--priming-rows", type=int, help="at most so many rows in a priming round")
-    parser.add_argument("--capacity", type=int, help="max_num_seqs; by default the largest concurrency")
+    parser.add_argument("--priming-rows", type=count, help="at most so many rows in a priming round")
+    parser.add_argument("--capacity", type=count, help="max_num_seqs; by default the largest concurrency")
     parser.add_argument("--option", type=engine_option, action="append", default=[], help="key=value of FusedOptions")
     parser.add_argument("--device", help="by default cuda, or cpu for the toy shape")
     parser.add_argument("--dtype", choices=DTYPES, help="by default bfloat16, on a CPU float32")
@@ -288,6 +295,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="append every line and observation to this file")
     parser.add_argument("--start-number", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.capacity is not None and max(options.concurrency) > options.capacity:
+        parser.error(f"--concurrency {max(options.concurrency)} is more than --capacity {options.capacity} slots")
     if options.json:
         options.json = options.json.absolute()
     return options

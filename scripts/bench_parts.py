@@ -157,8 +157,9 @@ class Bench:
         into = torch.empty(rows, width, device=packed.device, dtype=packed.dtype)
         first, rest = self.first_logits[:rows], self.rest_logits[:rows]
         draw_first_code(first, who, state.talker, state.rules, drawn, packed.code_rows[0], into)
-        for book in range(1, packed.num_codebooks - 1):
-            draw_code(book, rest, who, state.predictor, drawn, packed.code_rows[book], into)
+        for book in range(1, packed.num_codebooks):
+            rows_of = packed.code_rows[min(book, packed.num_codebooks - 2)]  # the last code has none
+            draw_code(book, rest, who, state.predictor, drawn, rows_of, into)
 
     def step_us(self, rows: int) -> float:
         """A whole step in steady state: launches back to back, as fast as the host can."""

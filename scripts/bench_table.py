@@ -35,7 +35,7 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
             rates = [line["audio_s_per_wall_s"] for line in starts]
             spread = f"{min(rates):.1f}-{max(rates):.1f}"
             empty = ("",) * 6
-            rows.append((str(concurrency), "all", f"{audio_s / wall_s:.1f}", spread, f"{wall_s / audio_s:.5f}", *empty))
+            rows.append((str(concurrency), "all", f"{audio_s / wall_s:.1f}", spread, _rtf(wall_s, audio_s), *empty))
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
@@ -47,11 +47,16 @@ def _table_row(line: dict[str, Any]) -> tuple[str, ...]:
         str(line["start"]),
         f"{line['audio_s_per_wall_s']:.1f}",
         f"{low:.1f}-{high:.1f}",
-        f"{line['rtf']:.5f}",
+        _rtf(line["wall_s"], line["audio_s"]),
         *(_ms(first.get(name)) for name in ("mean", "p50", "p95", "p99")),
         _ms(gap.get("p99")),
         str(line["bad_rows"]),
     )
+
+
+def _rtf(wall_s: float, audio_s: float) -> str:
+    """Nothing where nothing was said."""
+    return f"{wall_s / audio_s:.5f}" if audio_s else "-"
 
 
 def _ms(seconds: float | None) -> str:

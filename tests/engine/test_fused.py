@@ -265,6 +265,38 @@ def test_kv_blocks_are_waited_for() -> None:
     engine.assert_empty()
 
 
+def test_a_prompt_that_waits_for_blocks_is_made_once() -> None:
+    """Red when every step makes the prompt of the longest-waiting request anew (`FusedEngine._prompt_of`)."""
+    made: list[str] = []
+
+    def make_prompt(asked: SpeechRequest) -> Prompt:
+        made.append(asked.id)
+        return toy_prompt(asked)
+
+    ToyEngine(make_prompt, max_model_len=64, num_kv_blocks=8).speak(requests(4))
+    assert made == ["r0", "r1", "r2", "r3"]
+
+
+def test_steps_are_counted_by_their_kind() -> None:
+    """A prompt of 17 rows or so under a budget of 8 takes steps of its own; then one frame a step; a second request
+    joins a running one. Red when kinds are mixed up or counted as one.
+    """
+    engine = ToyEngine(max_num_batched_tokens=8, max_num_seqs=2)
+    first = request("a", seed=1, max_frames=6, sampling=SamplingParams(min_frames=9))
+    rows = len(toy_prompt(first).rows)
+    engine.speak([first])
+    alone = -(-rows // 8)
+    assert engine.stats()["steps"] == {"decode": 5, "mixed": 0, "prefill": alone}
+    engine.submit(replace(first, id="b", max_frames=12))
+    for _ in range(alone + 1):
+        engine.step()
+    engine.submit(replace(first, id="c", max_frames=2))
+    list(engine.chunks())
+    steps = engine.stats()["steps"]
+    assert (steps["mixed"], steps["prefill"]) == (-(-rows // 7), 2 * alone)
+    assert sum(steps.values()) == 5 + alone + alone + 11
+
+
 def test_an_id_in_use_is_refused_and_free_again_afterwards() -> None:
     engine = ToyEngine()
     engine.submit(request("a"))

@@ -79,8 +79,8 @@ def shape(heard: Heard) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("seed", range(24))
 def test_the_same_is_heard_as_without_the_step_between(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Codes, chunks and ends are equal, and PCM to 1e-4 of full scale, as admission may fall into another batch; byte
-    for byte at `batch_invariant`. Red if the frame past the end is emitted, if its codes mark the slot's next owner
-    (`SlotState.start` before the launch), or if its next input goes beyond the last block (`RowWriter._write_frames`).
+    for byte at `batch_invariant`. Red if the frame past the end is emitted, or if its codes mark the slot's next owner
+    (`SlotState.start` before the launch).
     """
     made = mix(seed)
     end_after(monkeypatch, made.ends)
@@ -168,8 +168,7 @@ def test_an_end_that_comes_twice_ends_once(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("invariant", [False, True])
 def test_a_step_writes_into_the_blocks_of_its_sequences_alone(invariant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys, values and inputs before and after every launch: what changed belongs to a sequence of the plan, which has
-    not ended. Red if a plan made before the last step landed is launched as it was, or if the frame past the end goes
-    beyond its blocks.
+    not ended. Red if a plan made before the last step landed is launched as it was.
     """
     end_after(monkeypatch, {i: i % 4 for i in range(12)})
     engine = behind(

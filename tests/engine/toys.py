@@ -122,7 +122,6 @@ class ToyEngine(FusedEngine):
         assert not scheduler.waiting
         assert scheduler.slots.free == scheduler.slots.num_slots
         assert scheduler.blocks.free == scheduler.blocks.num_blocks
-        assert all(prompt is None for prompt in self.runner.prompts)
         assert not self._alive
         assert self._next_prompt is None
         assert not self._out

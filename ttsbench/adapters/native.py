@@ -30,6 +30,7 @@ from ttsbench.core import (
 )
 from ttsbench.corpus import load_reference_24k, text_problem
 from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
+from ttsbench.models.device import on_device
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
@@ -149,7 +150,7 @@ class NativeEngine:
         samples = load_reference_24k(voice.audio)
         key = hashlib.sha256(samples.tobytes()).hexdigest()
         if key not in self._references:
-            wav = torch.from_numpy(samples).to(self.device)
+            wav = on_device(torch.from_numpy(samples), self.device)
             encoder, weight = self.checkpoint.model.speaker_encoder, self.checkpoint.model.talker.codec_head.weight
             assert encoder is not None, "a Base checkpoint has a speaker encoder"
             self._references[key] = (encoder.embed(wav).to(weight.dtype), self.checkpoint.codec.encoder.encode(wav))

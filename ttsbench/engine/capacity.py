@@ -1,6 +1,8 @@
-"""How many KV blocks fit: what is left of the device after weights, codec state and the graphs of the largest step.
+"""How many KV blocks fit: what is left of the device after weights, codec state and the largest step.
 
-The graphs are captured once with a cache of no size to see what they take; only then is the cache made.
+That step is captured once (or run, where steps are eager) over a cache of no size to see what it takes; only then is
+the cache made. Graphs of the smaller buckets use the same working memory; what each adds for itself is small, and part
+of what `gpu_memory_utilization` leaves alone. The log says what is in use when all of them are there.
 """
 
 from __future__ import annotations
@@ -57,21 +59,50 @@ def describe(budget: Budget) -> str:
     )
 
 
+def fitted(
+    config: Qwen3TTSConfig,
+    packed: PackedTalker,
+    codec: StreamingCodec,
+    options: RunnerOptions,
+    share: float,
+    least: int,
+) -> RunnerOptions:
+    """`options` with as many of their KV blocks as fit into `share` of the device, `least` at least."""
+    budget = measure(config, packed, codec, options, share)
+    log.info("GPU memory: %s", describe(budget))
+    size = block_bytes(config, options.block_size, packed.dtype)
+    return replace(options, num_blocks=plan_blocks(options.num_blocks, least, size, budget))
+
+
 def measure(
     config: Qwen3TTSConfig, packed: PackedTalker, codec: StreamingCodec, options: RunnerOptions, share: float
 ) -> Budget:
-    """Capture the largest step over an empty cache, see what it takes, and throw it away."""
+    """Run, or capture, the largest step over an empty cache, see what it takes, and throw it away."""
     device = packed.device
     torch.cuda.synchronize(device)
     free, total = torch.cuda.mem_get_info(device)
-    held = total - free
     trial = Runner(config, packed, codec, replace(options, num_blocks=1))
     trial.warm_up(trial.row_buckets[-1:], trial.token_buckets[-1:])
     taken = free - torch.cuda.mem_get_info(device)[0]
     del trial
     gc.collect()
     torch.cuda.empty_cache()
-    return Budget(total, int(total * share), held, taken)
+    return Budget(total, int(total * share), total - free, taken)
+
+
+def describe_runner(runner: Runner) -> str:
+    """Slots and blocks of a runner, and on a GPU what is in use once it is warm."""
+    options, codec = runner.options, runner.codec
+    positions = options.num_blocks * options.block_size
+    size = positions * PagedCache.bytes_per_position(runner.config.talker, runner.cache.kv.dtype)
+    text = (
+        f"{options.max_num_seqs} slots (codec state {options.max_num_seqs * codec.bytes_per_slot / 1e6:.0f} MB), "
+        f"{options.num_blocks} KV blocks of {options.block_size} positions ({size / 1e6:.0f} MB)"
+    )
+    if not runner.on_gpu:
+        return text
+    free, total = torch.cuda.mem_get_info(runner.device)
+    return f"{text}; {(total - free) / 1e9:.2f} of {total / 1e9:.2f} GB in use"
 
 
 def block_bytes(config: Qwen3TTSConfig, block_size: int, dtype: torch.dtype) -> int:

@@ -99,7 +99,6 @@ class FusedEngine:
         self._urgent: deque[AudioChunk] = deque()
         self._out: deque[AudioChunk] = deque()
         self._next_prompt: tuple[Sequence, Prompt] | None = None
-        self._idle = True
         self._counts = {"decode": 0, "mixed": 0, "prefill": 0}
 
     def submit(self, request: SpeechRequest) -> None:
@@ -150,27 +149,28 @@ class FusedEngine:
     def _launch(self) -> None:
         """Schedule one step and send it off."""
         with self.runner.context():
-            self._make_room()
+            self._collect()
             plans = self._schedule()
-            if not plans and not self._flights and self.scheduler.waiting:
-                raise RuntimeError(f"{len(self.scheduler.waiting)} requests wait for KV blocks that nobody will free")
+            if not plans:
+                if not self._flights and self.scheduler.waiting:
+                    raise RuntimeError(
+                        f"{len(self.scheduler.waiting)} requests wait for KV blocks that nobody will free"
+                    )
+                self._settle()
             for plan in plans:
-                self._make_room()
+                self._collect()
                 if plan.decode and plan.decode[0].ended:
                     continue  # one sequence a plan, and what has just landed was its end
                 self._flights.append(self.runner.launch(plan))
                 self.scheduler.advance(plan)
                 self._counts["decode" if not plan.prefill else "mixed" if plan.decode else "prefill"] += 1
-            self._idle = not plans
-
-    def _make_room(self) -> None:
-        """A plan is made, and launched, when all that may have ended its sequences has been seen."""
-        while len(self._flights) > self.steps_behind:
-            self._land()
 
     def _collect(self) -> None:
-        """Take in steps until only as many are under way as may be; all, when there was nothing to launch."""
-        while len(self._flights) > (0 if self._idle else self.steps_behind):
+        """Take in steps until only as many are under way as may be.
+
+        A plan is made, and launched, when all that may have ended its sequences has been seen.
+        """
+        while len(self._flights) > self.steps_behind:
             self._land()
 
     def _settle(self) -> None:
@@ -270,8 +270,6 @@ class FusedEngine:
         limit = sequence.frame_limit if sequence.slot >= 0 else None  # known once the prompt is
         counted = replace(finish, frames_generated=sequence.frames, frame_limit=limit)
         self._queue(sequence, time.monotonic_ns(), counted)
-        if sequence.slot >= 0:
-            self.runner.clear(sequence.slot)
         self.scheduler.drop(sequence)
         del self._alive[sequence.request.id]
 
@@ -279,10 +277,7 @@ class FusedEngine:
         held, sequence.held = sequence.held, []
         pcm = held[0] if len(held) == 1 else np.concatenate(held) if held else np.zeros(0, dtype=np.float32)
         span = (sequence.frames - len(held), sequence.frames)
-        waited_for = finish is not None or sequence.chunks == 0
-        # Behind a chunk of its own that still waits, even a last chunk must wait.
-        overtakes = any(chunk.request_id == sequence.request.id for chunk in self._out)
-        queue = self._urgent if waited_for and not overtakes and self.steps_behind else self._out
+        queue = self._urgent if self._waited_for(sequence, finish) else self._out
         queue.append(
             AudioChunk(
                 sequence.request.id,
@@ -298,6 +293,14 @@ class FusedEngine:
             )
         )
         sequence.chunks += 1
+
+    def _waited_for(self, sequence: Sequence, finish: Finish | None) -> bool:
+        """Whether a chunk comes before the next launch: the first and the last of a request, if none of its own waits
+        before it.
+        """
+        if not self.steps_behind or (finish is None and sequence.chunks > 0):
+            return False
+        return all(chunk.request_id != sequence.request.id for chunk in self._out)
 
     def _reason(self, sequence: Sequence, finish: Finish | None) -> EmitReason:
         if finish is not None:
@@ -318,29 +321,19 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
     codec = StreamingCodec(decoder, options.max_num_seqs + 1)
     per_slot = -(-options.max_model_len // options.block_size)
     wanted = options.max_num_seqs * per_slot if options.num_kv_blocks is None else options.num_kv_blocks
-    on_gpu = packed.device.type == "cuda"
     sizes = RunnerOptions(
         max_num_seqs=options.max_num_seqs,
         max_rows=options.max_num_batched_tokens,
         max_model_len=options.max_model_len,
         block_size=options.block_size,
         num_blocks=wanted,
-        graphs=on_gpu and not options.enforce_eager,
+        graphs=packed.device.type == "cuda" and not options.enforce_eager,
     )
-    if sizes.graphs:
-        budget = capacity.measure(config, packed, codec, sizes, options.gpu_memory_utilization)
-        block = capacity.block_bytes(config, options.block_size, packed.dtype)
-        sizes = replace(sizes, num_blocks=capacity.plan_blocks(wanted, min(wanted, per_slot), block, budget))
-        log.info("GPU memory: %s", capacity.describe(budget))
+    if packed.device.type == "cuda":
+        least = per_slot if options.num_kv_blocks is None else wanted
+        sizes = capacity.fitted(config, packed, codec, sizes, options.gpu_memory_utilization, least)
     runner = Runner(config, packed, codec, sizes)
-    if sizes.graphs:
+    if runner.on_gpu:
         runner.warm_up(runner.row_buckets, runner.token_buckets)
-    log.info(
-        "capacity: %d slots (codec state %.0f MB), %d KV blocks of %d positions (%.0f MB)",
-        options.max_num_seqs,
-        options.max_num_seqs * codec.bytes_per_slot / 1e6,
-        sizes.num_blocks,
-        options.block_size,
-        sizes.num_blocks * capacity.block_bytes(config, options.block_size, packed.dtype) / 1e6,
-    )
+    log.info("capacity: %s", capacity.describe_runner(runner))
     return runner

@@ -34,9 +34,6 @@ class Graphs:
             part()
         self._graphs[key] = graph
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._graphs
-
     def replay(self, key: Key) -> None:
         """On the stream that is current."""
         self._graphs[key].replay()

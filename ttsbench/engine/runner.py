@@ -5,7 +5,7 @@
 
 The codec of one step runs beside the talker of the next. `launch` never waits for the device; `collect` waits for one
 step's PCM, when the next step is already on its way. At most `MAX_IN_FLIGHT` steps are: every buffer that the host and
-both streams pass on to each other exists that often.
+both streams pass on to each other exists at least that often.
 """
 
 from __future__ import annotations
@@ -120,8 +120,6 @@ class Runner:
         }
         scratch = Scratch(slots - 1, self.cache.scratch_block * options.block_size)
         self.rows = RowWriter(self.control, self.control.host["tables"], options.block_size, scratch)
-        self.prompts: list[Prompt | None] = [None] * options.max_num_seqs
-        """Kept until their request ends: the device may still be reading them."""
         self.row_buckets = row_buckets(options.max_num_seqs)
         self.token_buckets = token_buckets(options.max_rows)
         self.steps = 0
@@ -137,6 +135,7 @@ class Runner:
         shape, kind = self.program.packed_output.shape, self.program.packed_output.dtype
         self.landings = [torch.empty(shape, dtype=kind, pin_memory=True) for _ in range(MAX_IN_FLIGHT + 1)]
         self.hand_offs = [torch.zeros_like(self.program.codec_input) for _ in range(MAX_IN_FLIGHT)]
+        torch.cuda.synchronize(self.device)  # all memory was filled on the stream of the caller
 
     def context(self) -> AbstractContextManager[object]:
         """Work for this runner, prompts included, is queued inside: it then stands in line with the steps."""
@@ -144,7 +143,7 @@ class Runner:
 
     @torch.inference_mode()
     def warm_up(self, row_buckets: Sequence[int], token_buckets: Sequence[int]) -> None:
-        """Compile every kernel and capture every graph that steps of these sizes need, in the scratch slot."""
+        """Compile every kernel, and capture every graph, that steps of these sizes need, in the scratch slot."""
         nothing = StepPlan((), ())
         self.rows.write(nothing, self.options.max_rows, self.options.max_num_seqs)
         with self.context():
@@ -152,21 +151,31 @@ class Runner:
         self.program.codec_input[:, -1] = self.options.max_num_seqs  # the scratch slot
         torch.cuda.synchronize(self.device)
         for rows in reversed(token_buckets):
-            self.graphs.capture(("mixed", rows), partial(self.parts["mixed"], rows))
+            self._ready("mixed", rows)
         for rows in reversed(row_buckets):
-            for part in ("frame", "decode"):
-                self.graphs.capture((part, rows), partial(self.parts[part], rows))
-            self.codec_graphs.capture(("codec", rows), partial(self.parts["codec"], rows))
+            for part in ("frame", "decode", "codec"):
+                self._ready(part, rows)
+
+    def _ready(self, part: str, size: int) -> None:
+        graphs = self.codec_graphs if part == "codec" else self.graphs
+        work = partial(self.parts[part], size)
+        if self.options.graphs:
+            graphs.capture((part, size), work)
+            return
+        with torch.cuda.stream(graphs.stream):
+            work()
+        graphs.stream.synchronize()
 
     @torch.inference_mode()
     def start(self, slot: int, blocks: list[int], request: SpeechRequest, prompt: Prompt, frame_limit: int) -> None:
         """Make a slot ready for a request, its codec primed with the reference frames of its context."""
-        self.prompts[slot] = prompt
-        self.state.start(slot, blocks, request, frame_limit, prompt.pad)
-        self.cache.write_inputs(blocks, prompt.rows, 0)
-        self.cache.write_inputs(blocks, prompt.trailing[:frame_limit], len(prompt.rows))
+        with self.context():
+            self.state.start(slot, blocks, request, frame_limit, prompt.pad)
+            self.cache.write_inputs(blocks, prompt.rows, 0)
+            self.cache.write_inputs(blocks, prompt.trailing[:frame_limit], len(prompt.rows))
         with self._side_of_main():
             self.codec.reset_slot(slot)
+            self.codec.position[-1].zero_()  # padding rows move the scratch slot on, and nobody else sets it back
             if prompt.context_codes is not None and len(prompt.context_codes):
                 if self.on_gpu:
                     prompt.context_codes.record_stream(self.side)  # it may be dropped before it has been read
@@ -180,10 +189,6 @@ class Runner:
         replays = {**self.graphs.replays, **self.codec_graphs.replays}
         return {"graphs": {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}}
 
-    def clear(self, slot: int) -> None:
-        """Drop the prompt of a finished request."""
-        self.prompts[slot] = None
-
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Flight:
         """Queue one planned step."""
@@ -195,9 +200,10 @@ class Runner:
             frames = bucket(self.row_buckets, frames) if frames else 0
             rows = bucket(self.token_buckets, rows) if plan.prefill else frames
         self.rows.write(plan, rows, frames)
-        self.control.send()
-        self._main_part(rows, frames, mixed=bool(plan.prefill))
-        landing = self._codec_part(frames) if frames else None
+        with self.context():
+            self.control.send()
+            self._main_part(rows, frames, mixed=bool(plan.prefill))
+            landing = self._codec_part(frames) if frames else None
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.side if frames else self.main)
         self.steps += 1

@@ -1,4 +1,4 @@
-"""Counts compilations of Triton kernels, so that a server can prove that it compiles none after its warm-up."""
+"""Counts compilations of Triton kernels, so that an engine can be shown to compile none after its warm-up."""
 
 from __future__ import annotations
 
