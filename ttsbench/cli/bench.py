@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ttsbench.records import BenchObservation, BenchRecord, BenchRound
 
 _SEED = "Makes the noise repeatable, so that every start has the same work."
-_CONCURRENCY = "Rows in the engine at once; may be repeated; by default the engine's slots, or the rows where they are fewer."
+_CONCURRENCY = "Rows in the engine at once; may be repeated; by default the engine's slots, or fewer rows."
 _ROUNDS = "Formal rounds at each concurrency, after a priming one that does not count."
 
 
