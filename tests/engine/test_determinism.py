@@ -23,6 +23,7 @@ from ttsbench.engine.runner import Flight, Runner
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.kernels.draw import FirstCodeRules, Rows, reference
 from ttsbench.kernels.draw.philox import frame_uniforms
+from ttsbench.kernels.draw.types import RowDraws
 
 ASKED = requests(8)
 Noise = dict[tuple[int, int, int], float]
@@ -43,7 +44,7 @@ def noise(monkeypatch: pytest.MonkeyPatch) -> Noise:
         asked.append((number, rows))
         return logits
 
-    def draw_codes(logits: Tensor, draws: reference.RowDraws, uniforms: Tensor) -> Tensor:
+    def draw_codes(logits: Tensor, draws: RowDraws, uniforms: Tensor) -> Tensor:
         number, rows = asked.pop()
         for seed, frame, uniform in zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), uniforms, strict=True):
             drawn[seed, frame, number] = float(uniform)

@@ -19,6 +19,7 @@ from ttsbench.kernels import draw
 from ttsbench.kernels.draw import reference
 from ttsbench.kernels.draw.cases import CASES, MIXED, NUM_CODEBOOKS, Case, Inputs, make, settings_of
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM, uniform_of, uniforms
+from ttsbench.kernels.draw.types import RowDraws
 
 TALKER, TIED = (case for case in CASES if case.name in ("talker, mixed settings", "talker, mixed settings, tied"))
 SMALL = replace(TALKER, vocabulary=120, width=8)
@@ -50,7 +51,7 @@ def steady_rows(given: Inputs) -> Tensor:
     logits, rows = given.logits.float(), given.rows
     if given.rules is not None:
         logits = reference._by_the_rules(logits, rows, given.rules)
-    draws = reference.RowDraws.of(given.settings, rows.slots)
+    draws = RowDraws.of(given.settings, rows.slots)
     book = torch.tensor([BOOK if given.rules is None else 0])
     u = uniforms(rows.seeds[rows.slots], rows.frames, book)[:, 0]
     codes = [

@@ -16,7 +16,6 @@ from ttsbench.kernels.draw.cases import settings_of
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM
 from ttsbench.kernels.draw.reference import (
     NEVER,
-    RowDraws,
     distribution,
     draw_codes,
     forbid,
@@ -24,6 +23,7 @@ from ttsbench.kernels.draw.reference import (
     keep_top_p,
     penalise_repeats,
 )
+from ttsbench.kernels.draw.types import RowDraws
 
 draw_params = st.builds(
     DrawParams,

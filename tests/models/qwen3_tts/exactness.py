@@ -20,7 +20,8 @@ from torch import Tensor
 from ttsbench.assets import asset_folder
 from ttsbench.core import DrawParams, NamedVoice, TextLayout
 from ttsbench.kernels.draw.cases import settings_of
-from ttsbench.kernels.draw.reference import RowDraws, distribution, forbid, penalise_repeats
+from ttsbench.kernels.draw.reference import distribution, forbid, penalise_repeats
+from ttsbench.kernels.draw.types import RowDraws
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.mel import log_mel
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt

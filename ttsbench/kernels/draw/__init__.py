@@ -14,7 +14,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from ttsbench.kernels.draw import reference
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw.philox import frame_uniforms
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, Rows
 
 __all__ = ["DrawSettings", "Drawn", "FirstCodeRules", "Rows", "draw_code", "draw_first_code", "prepared"]
 
@@ -24,7 +25,9 @@ def prepared(rows: Rows, num_codebooks: int) -> Rows:
 
     Good for as long as slots, frames, seeds and settings stay what they are.
     """
-    return rows if rows.slots.is_cuda else replace(rows, memo=reference.FrameMemo.of(rows, num_codebooks))
+    if rows.slots.is_cuda:
+        return rows
+    return replace(rows, memo=FrameMemo(frame_uniforms(rows.seeds[rows.slots], rows.frames, num_codebooks)))
 
 
 def draw_first_code(

@@ -13,55 +13,13 @@ This is also what a CPU runs, so it leaves out what no row asks for; finding tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import Tensor
 
-from ttsbench.kernels.draw.philox import frame_uniforms, uniforms
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw.philox import uniforms
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowDraws, Rows
 
 NEVER = float("-inf")
-
-
-@dataclass(frozen=True)
-class RowDraws:
-    """`DrawSettings` of B rows, with the host's knowledge of which steps can be left out."""
-
-    sample: Tensor
-    temperature: Tensor
-    top_k: Tensor
-    top_p: Tensor
-    any_sample: bool
-    any_greedy: bool
-    largest_top_k: int
-    any_top_p: bool
-
-    @classmethod
-    def of(cls, settings: DrawSettings, slots: Tensor) -> RowDraws:
-        sample, top_k, top_p = settings.sample[slots], settings.top_k[slots].long(), settings.top_p[slots]
-        return cls(
-            sample=sample,
-            temperature=settings.temperature[slots],
-            top_k=top_k,
-            top_p=top_p,
-            any_sample=any(sample.tolist()),
-            any_greedy=not all(sample.tolist()),
-            largest_top_k=max(top_k.tolist(), default=0),
-            any_top_p=any(p < 1 for p in top_p.tolist()),
-        )
-
-
-@dataclass(frozen=True)
-class FrameMemo:
-    """What the draws of one frame share: its random numbers [B, Q], and the settings of its rows once looked up."""
-
-    uniforms: Tensor
-    draws: dict[DrawSettings, RowDraws] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, rows: Rows, num_codebooks: int) -> FrameMemo:
-        return cls(frame_uniforms(rows.seeds[rows.slots], rows.frames, num_codebooks))
 
 
 def draw_first_code(

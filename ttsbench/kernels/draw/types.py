@@ -5,13 +5,9 @@ Shapes: S slots, B rows of this step, Q codebooks, V codes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from ttsbench.kernels.draw.reference import FrameMemo
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +38,42 @@ class FirstCodeRules:
     """End of speech."""
     first_control_id: int
     """Ids from here on are never drawn, end of speech excepted. At least 1."""
+
+
+@dataclass(frozen=True)
+class RowDraws:
+    """`DrawSettings` of B rows, with the host's knowledge of which steps can be left out."""
+
+    sample: Tensor
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    any_sample: bool
+    any_greedy: bool
+    largest_top_k: int
+    any_top_p: bool
+
+    @classmethod
+    def of(cls, settings: DrawSettings, slots: Tensor) -> RowDraws:
+        sample, top_k, top_p = settings.sample[slots], settings.top_k[slots].long(), settings.top_p[slots]
+        return cls(
+            sample=sample,
+            temperature=settings.temperature[slots],
+            top_k=top_k,
+            top_p=top_p,
+            any_sample=any(sample.tolist()),
+            any_greedy=not all(sample.tolist()),
+            largest_top_k=max(top_k.tolist(), default=0),
+            any_top_p=any(p < 1 for p in top_p.tolist()),
+        )
+
+
+@dataclass(frozen=True)
+class FrameMemo:
+    """What the draws of one frame share: its random numbers [B, Q], and the settings of its rows once looked up."""
+
+    uniforms: Tensor
+    draws: dict[DrawSettings, RowDraws] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
