@@ -38,7 +38,9 @@ def shape(record: BenchRecord) -> list[tuple[int, int, bool]]:
 
 
 def test_every_round_and_observation_is_kept(short_list: Path, tmp_path: Path, terse_custom_voice: Path) -> None:
-    """Red when the priming round is dropped or counted, rounds of one load differ in sound, or a file is left over."""
+    """Red when the priming round is dropped or counted, rounds of one load differ in sound, a file is left over, or
+    nothing is said before a round has ended.
+    """
     out = tmp_path / "bench.json"
     ended = bench(short_list, out, terse_custom_voice, "--concurrency", 1, "--concurrency", 3, "--rounds", 2)
     assert ended.code == 0, ended.err
@@ -54,6 +56,10 @@ def test_every_round_and_observation_is_kept(short_list: Path, tmp_path: Path, t
         digests = {done.digest for done in record.rounds if done.concurrency == concurrency}
         assert len(digests) == 1, "the same rows with the same seeds in the same layout"
     assert [(p.concurrency, p.rounds) for p in record.pooled] == [(1, 2), (3, 2)]
+    begun = [line for line in ended.err.splitlines() if line.endswith(": 3 rows")]
+    assert begun == [
+        f"C{c}, {which}: 3 rows" for c in (1, 3) for which in ("priming round", "round 1 of 2", "round 2 of 2")
+    ]
     assert not record.settings.tracing
     assert {path.name for path in tmp_path.iterdir()} == {"en", "bench.json"}
 

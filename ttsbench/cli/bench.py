@@ -64,8 +64,12 @@ def _run(prepared: Bench) -> BenchRecord:
     """Time every round; each is a line on stdout as it ends."""
     from ttsbench.cli.synth import stop_on_signal
 
+    def announce(concurrency: int, number: int) -> None:
+        which = f"round {number} of {prepared.rounds}" if number else "priming round"
+        say_to_user(f"C{concurrency}, {which}: {len(prepared.corpus.rows)} rows")
+
     with stop_on_signal() as stopping:
-        return prepared.run(_print_round, stopping)
+        return prepared.run(_print_round, stopping, announce)
 
 
 def _print_round(number: int, result: RoundResult) -> None:

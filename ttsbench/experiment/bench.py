@@ -50,9 +50,14 @@ class Bench:
     rounds: int
 
     def run(
-        self, on_round: Callable[[int, RoundResult], None], stopping: Callable[[], bool] = lambda: False
+        self,
+        on_round: Callable[[int, RoundResult], None],
+        stopping: Callable[[], bool] = lambda: False,
+        on_begin: Callable[[int, int], None] = lambda concurrency, number: None,
     ) -> BenchRecord:
         """Time every round; `on_round` is told of each once it is on disk, 0 being a priming one.
+
+        `on_begin` is told of each before its clock starts: its concurrency and number.
 
         Raises InvalidInput for a file that has appeared meanwhile.
         """
@@ -61,7 +66,7 @@ class Bench:
         write_record(self.out, record)
         status, counted = RunStatus.BROKEN, dict[int, list[RoundResult]]()
         try:
-            for number, result in self._results(stopping):
+            for number, result in self._results(stopping, on_begin):
                 done = bench_round(result, number, self.corpus)
                 if done.counted:
                     counted.setdefault(result.concurrency, []).append(result)
@@ -80,14 +85,17 @@ class Bench:
     def _all_ran(self, record: BenchRecord) -> bool:
         return sum(done.complete for done in record.rounds) == len(self.concurrencies) * (1 + self.rounds)
 
-    def _results(self, stopping: Callable[[], bool]) -> Iterator[tuple[int, RoundResult]]:
+    def _results(
+        self, stopping: Callable[[], bool], on_begin: Callable[[int, int], None]
+    ) -> Iterator[tuple[int, RoundResult]]:
         """Every round, with its number; a stop ends the one in hand and leaves out the rest."""
-        hop, stats = self.engine.info().hop_samples, getattr(self.engine, "stats", None)
+        hop, stats = self.engine.info().hop_samples, self.engine.stats
         attempts = 0
         for concurrency in self.concurrencies:
             for number in range(self.rounds + 1):
                 attempts += 1
                 requests = [self.plan.request(row, attempts) for row in self.corpus.rows]
+                on_begin(concurrency, number)
                 yield number, run_round(self.engine, requests, concurrency, hop, stats=stats, stopping=stopping)
                 if stopping():
                     return
