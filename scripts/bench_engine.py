@@ -193,6 +193,7 @@ class Start:
             "counted": plan.counted and result.complete,
             **round_figures(result),
             "step_shares": step_shares(result.stats or {}),
+            "compilations": (result.stats or {}).get("compilations", 0),
             "workload_faults": faults[:5],
             "workload_fault_count": len(faults),
             "clocks": clocks() if self.device.type == "cuda" else None,

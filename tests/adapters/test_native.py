@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.cli.harness import BASE, CLIPS, CUSTOM_VOICE
+from ttsbench.adapters import native
 from ttsbench.adapters.native import NativeEngine, last_frames
 from ttsbench.core import (
     AudioChunk,
@@ -246,3 +247,15 @@ def test_what_the_engine_says_about_itself(custom_voice: NativeEngine) -> None:
     assert "sichuan_dialect" not in info.languages
     assert custom_voice.effective_language("zh", NamedVoice("Eric")) == "sichuan_dialect"
     assert custom_voice.effective_language("zh", NamedVoice("serena")) == "chinese"
+
+
+def test_settings_of_a_gpu_reach_the_engine() -> None:
+    """Red when a profile's key is read by nobody: the default would hold."""
+    profile = load_profile(
+        "qwen3_tts_fused_single_gpu", {"enforce_eager": "true", "gpu_memory_utilization": "0.5", "max_num_seqs": "3"}
+    )
+    options = native._options(profile, stream=True, max_positions=4096)
+    assert (options.enforce_eager, options.gpu_memory_utilization, options.max_num_seqs) == (True, 0.5, 3)
+    late, early = (load_profile(f"qwen3_tts_fused_single_gpu{name}") for name in ("", "_low_latency"))
+    assert not native._options(late, stream=True, max_positions=4096).first_frame_at_once
+    assert native._options(early, stream=True, max_positions=4096).first_frame_at_once

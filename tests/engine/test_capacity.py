@@ -21,5 +21,5 @@ def test_as_many_blocks_as_wanted_or_as_fit() -> None:
 @pytest.mark.parametrize("held", [300, 900, 2000])
 def test_too_small_for_one_request_is_an_error_that_says_what_to_change(held: int) -> None:
     """Also when more is held than may be. Red if zero or a negative number of blocks comes back."""
-    with pytest.raises(InvalidInput, match="lower max_num_seqs or max_model_len, or raise gpu_memory_utilization"):
+    with pytest.raises(InvalidInput, match="lower max_num_seqs, max_model_len or num_kv_blocks, or raise"):
         plan_blocks(wanted=9, least=6, block_bytes=100, budget=Budget(1000, 900, held, 100))

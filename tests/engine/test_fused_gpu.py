@@ -33,7 +33,7 @@ from ttsbench.engine.graphs import Graphs, Key
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import Scratch
 from ttsbench.kernels.attention import Heads, KVRows, paged_attention
-from ttsbench.kernels.compilations import CompilationCounter
+from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.draw import FirstCodeRules, Rows
 from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.models.qwen3_tts.prompt import Prompt
@@ -312,7 +312,7 @@ def test_nothing_is_compiled_while_settings_change() -> None:
     eager = on_gpu(enforce_eager=True)
     for rows in (1, 2, 3, 4):  # nothing is padded there: each batch size may have kernels of its own
         speak(eager, [replace(one, sampling=LASTING, max_frames=3) for one in SAMPLED[:rows]])
-    counter = CompilationCounter()
+    before = compilations()
     for number, top_k in enumerate((1, 2, 7, 16, 17, 64, 1000, 0)):
         talker = DrawParams(number % 3 > 0, 0.3 + 0.2 * number, top_k, 1 - 0.1 * number)
         predictor = DrawParams(number % 2 > 0, 1.7 - 0.2 * number, top_k + 1, 0.3 + 0.1 * number)
@@ -320,7 +320,8 @@ def test_nothing_is_compiled_while_settings_change() -> None:
         asked = [replace(one, sampling=sampling, seed=2**40 * number + one.seed) for one in SAMPLED]
         speak(engine, asked[: 1 + number])
         speak(eager, asked)
-    assert counter.count == 0
+    assert compilations() == before
+    assert engine.stats()["compilations"] == 0
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.toys import ToyEngine, requests
+from tests.engine.toys import ToyEngine, request, requests
 from ttsbench.core import SamplingParams
 from ttsbench.engine import fused
 from ttsbench.engine.buckets import bucket
@@ -79,3 +79,13 @@ def test_padding_rows_reach_no_real_row(block_size: int, monkeypatch: pytest.Mon
 def test_padding_that_stands_on_a_real_slot_or_place_is_noticed(leak: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison above can fail. Blocks are given out from 0, so place 10 is the second frame's of somebody."""
     assert gap(leak, monkeypatch) > 1e-3
+
+
+def test_the_scratch_slots_codec_position_is_set_back() -> None:
+    """Padding rows move it on with every step; for ever, it would leave the 32 bits in which the ring's kernel counts.
+    Red when a new request does not set it back (`Runner.start`).
+    """
+    engine = ToyEngine()
+    engine.runner.codec.position[-1] = 2**31
+    engine.speak([request("a", max_frames=2)])
+    assert engine.runner.codec.position[-1] == 0

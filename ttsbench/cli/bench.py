@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,6 @@ from ttsbench.core.request import SEED_LIMIT
 
 if TYPE_CHECKING:
     from ttsbench.experiment.bench import Bench
-    from ttsbench.experiment.load import RoundResult
     from ttsbench.records import BenchObservation, BenchRecord, BenchRound
 
 _SEED = "Makes the noise repeatable, so that every start has the same work."
@@ -72,11 +70,8 @@ def _run(prepared: Bench) -> BenchRecord:
         return prepared.run(_print_round, stopping, announce)
 
 
-def _print_round(number: int, result: RoundResult) -> None:
-    from ttsbench.experiment.load_figures import round_figures
-
-    line = {"round": number, "counted": number > 0 and result.complete, **round_figures(result)}
-    print_result(json.dumps(line, allow_nan=False))
+def _print_round(done: BenchRound) -> None:
+    print_result(done.model_dump_json(exclude={"observations"}))
 
 
 def _report(out: Path, record: BenchRecord) -> None:

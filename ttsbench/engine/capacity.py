@@ -22,6 +22,8 @@ from ttsbench.models.qwen3_tts.packed import PackedTalker
 
 log = logging.getLogger(__name__)
 
+HINT = "lower max_num_seqs, max_model_len or num_kv_blocks, or raise gpu_memory_utilization"
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -44,10 +46,9 @@ def plan_blocks(wanted: int, least: int, block_bytes: int, budget: Budget) -> in
     """KV blocks to allocate: `wanted` if they fit, else as many as do. Raises InvalidInput below `least`."""
     fitting = max(0, budget.left // block_bytes)
     if fitting < least:
-        expected = f"room for {least} KV blocks of {block_bytes / 1e6:.1f} MB, one whole request"
+        expected = f"room for {least} KV blocks of {block_bytes / 1e6:.1f} MB"
         got = f"{budget.left / 1e9:.1f} GB left of {budget.total / 1e9:.1f} GB: {describe(budget)}"
-        hint = "lower max_num_seqs or max_model_len, or raise gpu_memory_utilization"
-        raise InvalidInput(Problem("GPU memory", expected, got, hint))
+        raise InvalidInput(Problem("GPU memory", expected, got, HINT))
     return min(wanted, fitting)
 
 
@@ -77,12 +78,19 @@ def fitted(
 def measure(
     config: Qwen3TTSConfig, packed: PackedTalker, codec: StreamingCodec, options: RunnerOptions, share: float
 ) -> Budget:
-    """Run, or capture, the largest step over an empty cache, see what it takes, and throw it away."""
+    """Run, or capture, the largest step over an empty cache, see what it takes, and throw it away.
+
+    Raises InvalidInput where not even that fits.
+    """
     device = packed.device
     torch.cuda.synchronize(device)
     free, total = torch.cuda.mem_get_info(device)
-    trial = Runner(config, packed, codec, replace(options, num_blocks=1))
-    trial.warm_up(trial.row_buckets[-1:], trial.token_buckets[-1:])
+    try:
+        trial = Runner(config, packed, codec, replace(options, num_blocks=1))
+        trial.warm_up(trial.row_buckets[-1:], trial.token_buckets[-1:])
+    except torch.OutOfMemoryError as error:
+        got = f"{free / 1e9:.1f} GB free of {total / 1e9:.1f} GB beside weights and codec state"
+        raise InvalidInput(Problem("GPU memory", "room for the largest step", got, HINT)) from error
     taken = free - torch.cuda.mem_get_info(device)[0]
     del trial
     gc.collect()

@@ -143,7 +143,7 @@ class FusedEngine:
         self._collect()
 
     def stats(self) -> dict[str, Any]:
-        """Steps so far by kind, by graph, and how many were launched from Python."""
+        """Steps so far by kind; on a GPU also replays by graph, and kernels compiled after the warm-up."""
         return {"steps": dict(self._counts), **self.runner.stats()}
 
     def _launch(self) -> None:

@@ -28,6 +28,7 @@ from ttsbench.engine.program import FINITE_PCM, StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState, slot_layout
+from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.next_input import ENDED, LAST, SOUND
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
@@ -125,6 +126,7 @@ class Runner:
         self.steps = 0
         if self.on_gpu:
             self._streams()
+            self.warm_at = compilations()
 
     def _streams(self) -> None:
         # The talker's chain of small kernels decides the pace; the codec fills what it leaves free.
@@ -155,6 +157,7 @@ class Runner:
         for rows in reversed(row_buckets):
             for part in ("frame", "decode", "codec"):
                 self._ready(part, rows)
+        self.warm_at = compilations()
 
     def _ready(self, part: str, size: int) -> None:
         graphs = self.codec_graphs if part == "codec" else self.graphs
@@ -174,7 +177,7 @@ class Runner:
             self.cache.write_inputs(blocks, prompt.rows, 0)
             self.cache.write_inputs(blocks, prompt.trailing[:frame_limit], len(prompt.rows))
         with self._side_of_main():
-            self.codec.reset_slot(slot)
+            self.codec.reset([slot])
             self.codec.position[-1].zero_()  # padding rows move the scratch slot on, and nobody else sets it back
             if prompt.context_codes is not None and len(prompt.context_codes):
                 if self.on_gpu:
@@ -183,11 +186,12 @@ class Runner:
                 self.codec.step(prompt.context_codes[None], where)
 
     def stats(self) -> dict[str, Any]:
-        """Replays per graph, `part:bucket`; empty where steps run eagerly."""
+        """On a GPU: kernels compiled after the warm-up, and replays by graph, `part:bucket` (eager: none)."""
         if not self.on_gpu:
             return {}
         replays = {**self.graphs.replays, **self.codec_graphs.replays}
-        return {"graphs": {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}}
+        graphs = {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}
+        return {"compilations": compilations() - self.warm_at, "graphs": graphs}
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Flight:

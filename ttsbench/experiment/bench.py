@@ -21,7 +21,7 @@ from ttsbench.experiment.options import SpeechOptions, load_settings
 from ttsbench.experiment.prepare import open_set, row_plan, row_problems, run_voice
 from ttsbench.experiment.rows import RowPlan
 from ttsbench.profile import Profile
-from ttsbench.records import BenchRecord, RunStatus, unwritable, utc_now, write_record
+from ttsbench.records import BenchRecord, BenchRound, RunStatus, unwritable, utc_now, write_record
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Bench:
 
     def run(
         self,
-        on_round: Callable[[int, RoundResult], None],
+        on_round: Callable[[BenchRound], None],
         stopping: Callable[[], bool] = lambda: False,
         on_begin: Callable[[int, int], None] = lambda concurrency, number: None,
     ) -> BenchRecord:
-        """Time every round; `on_round` is told of each once it is on disk, 0 being a priming one.
+        """Time every round; `on_round` is told of each once it is on disk.
 
         `on_begin` is told of each before its clock starts: its concurrency and number.
 
@@ -72,7 +72,7 @@ class Bench:
                     counted.setdefault(result.concurrency, []).append(result)
                 record = record.revised(rounds=(*record.rounds, done), pooled=tuple(map(pooled, counted.values())))
                 write_record(self.out, record)
-                on_round(number, result)
+                on_round(done)
             status = RunStatus.COMPLETE if self._all_ran(record) else RunStatus.INTERRUPTED
         except KeyboardInterrupt:
             status = RunStatus.INTERRUPTED

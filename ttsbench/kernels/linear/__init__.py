@@ -11,8 +11,9 @@ __all__ = ["linear"]
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b: [N, M] from rows `x` [N, D], `weight` [M, D] and `bias` [M].
 
-    One row is a matrix-vector product, bound by reading the weight once. The library runs it as a product of eight rows
-    at a quarter to a half of the memory bandwidth; `triton.py` does better. The reference is `F.linear` itself.
+    One row is a matrix-vector product, bound by reading the weight once. Over the released shapes the library reaches 8
+    to 76 % of the memory bandwidth with it, `triton.py` 30 to 85 %, and more at each shape (docs/measurements.md). The
+    reference is `F.linear` itself.
     """
     if x.is_cuda and len(x) == 1:
         from ttsbench.kernels.linear.triton import matvec

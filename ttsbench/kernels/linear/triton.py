@@ -32,15 +32,15 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + output, result.to(out_ptr.dtype.element_ty), mask=wanted)
 
 
-def matvec(x: Tensor, weight: Tensor, bias: Tensor | None = None, config: tuple[int, int, int] | None = None) -> Tensor:
-    """[1, M] from `x` [1, D]; contiguous tensors of one dtype. `config` is (outputs, block, warps) of a program."""
+def matvec(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[1, M] from `x` [1, D]; contiguous tensors of one dtype."""
     outputs, width = weight.shape
     assert x.shape == (1, width)
     assert x.is_contiguous()
     assert weight.is_contiguous()
     assert x.dtype == weight.dtype
     assert bias is None or (bias.shape == (outputs,) and bias.dtype == x.dtype)
-    per_program, block, warps = config or choose(outputs, width)
+    per_program, block, warps = choose(outputs, width)
     out = torch.empty(1, outputs, device=x.device, dtype=x.dtype)
     matvec_kernel[(triton.cdiv(outputs, per_program),)](
         x, weight, x if bias is None else bias, out, outputs, width,

@@ -58,16 +58,14 @@ class StreamingCodec:
     def bytes_per_slot(self) -> int:
         return sum(tensor[0].nbytes for tensor in self.state)
 
-    def reset(self, slots: Tensor | Sequence[int]) -> None:
-        """Make `slots` new. Rings are cleared too: a masked key counts for nothing, but 0 times an old NaN is NaN."""
-        index = torch.as_tensor(slots, dtype=torch.int64, device=self.position.device)
-        for tensor in self.state:
-            tensor.index_fill_(0, index, 0)
+    def reset(self, slots: Sequence[int]) -> None:
+        """Make `slots` new. Rings are cleared too: a masked key counts for nothing, but 0 times an old NaN is NaN.
 
-    def reset_slot(self, slot: int) -> None:
-        """`reset` of one slot, known to the host: no index travels to the device, few launches do it."""
-        # Tails are kept transposed; turned back they are contiguous, which one launch for all of them needs.
-        torch._foreach_zero_([tensor[slot].T if tensor.dim() == 3 else tensor[slot] for tensor in self.state])
+        The host knows the slots, so no index travels to the device.
+        """
+        for slot in slots:
+            # Tails are kept transposed; turned back they are contiguous, which one launch for all of them needs.
+            torch._foreach_zero_([tensor[slot].T if tensor.dim() == 3 else tensor[slot] for tensor in self.state])
 
     def step(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [B, n * hop] of the next n frames `codes` [B, n, Q] int64 of the streams in `slots` [B] int64, each once.
