@@ -55,7 +55,7 @@ class Bench:
         stopping: Callable[[], bool] = lambda: False,
         on_begin: Callable[[int, int], None] = lambda concurrency, number: None,
     ) -> BenchRecord:
-        """Time every round; `on_round` is told of each once it is on disk.
+        """Time every round; `on_round` is told of each before it is written: a disk may be full.
 
         `on_begin` is told of each before its clock starts: its concurrency and number.
 
@@ -71,8 +71,8 @@ class Bench:
                 if done.counted:
                     counted.setdefault(result.concurrency, []).append(result)
                 record = record.revised(rounds=(*record.rounds, done), pooled=tuple(map(pooled, counted.values())))
-                write_record(self.out, record)
                 on_round(done)
+                write_record(self.out, record)
             status = RunStatus.COMPLETE if self._all_ran(record) else RunStatus.INTERRUPTED
         except KeyboardInterrupt:
             status = RunStatus.INTERRUPTED
