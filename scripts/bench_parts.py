@@ -16,13 +16,13 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from scripts.bench_ceilings import REPEATS, Ceilings, timed
 from scripts.bench_machine import machine
 from scripts.random_model import SHAPES, Shape, random_codec, random_talker
 from ttsbench.core import DrawParams, NamedVoice, SamplingParams, SpeechRequest
@@ -35,42 +35,7 @@ from ttsbench.models.qwen3_tts.packed import PackedTalker
 from ttsbench.models.qwen3_tts.prompt import Prompt
 
 ROOT = Path(__file__).resolve().parents[1]
-REPEATS = 50
 PROMPT_ROWS = 30
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What this device does at best, measured now."""
-
-    bytes_per_s: float
-    flops_per_s: float
-
-    @classmethod
-    def measured(cls, device: torch.device) -> Ceilings:
-        """A copy of 4 GB, counting bytes read and written, and an 8,192-cubed bf16 product of random numbers."""
-        source = torch.randint(0, 256, (4 << 30,), dtype=torch.uint8, device=device)
-        target = torch.empty_like(source)
-        copy_us = timed(lambda: target.copy_(source), repeats=10)
-        a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
-        product_us = timed(lambda: a @ b, repeats=10)
-        return cls(2 * source.nbytes / copy_us * 1e6, 2 * 8192**3 / product_us * 1e6)
-
-    def floor_us(self, num_bytes: float, flops: float) -> float:
-        return 1e6 * max(num_bytes / self.bytes_per_s, flops / self.flops_per_s)
-
-
-def timed(work: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Median device microseconds of one call."""
-    for _ in range(3):
-        work()
-    events = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(repeats)]
-    for begin, end in events:
-        begin.record()
-        work()
-        end.record()
-    torch.cuda.synchronize()
-    return statistics.median(1000 * begin.elapsed_time(end) for begin, end in events)
 
 
 class Bench:

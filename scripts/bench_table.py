@@ -36,8 +36,34 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
             spread = f"{min(rates):.1f}-{max(rates):.1f}"
             empty = ("",) * 6
             rows.append((str(concurrency), "all", f"{audio_s / wall_s:.1f}", spread, _rtf(wall_s, audio_s), *empty))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Columns of one width each, cells to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def kernel_table(lines: Sequence[dict[str, Any]]) -> str:
+    """For people: a row per timed case of `scripts.bench_kernels`."""
+    head = ("operation", "rows", "case", "us", "torch us", "ratio", "GB/s", "TFLOP/s", "floor us", "of floor")
+    return aligned([head, *(_kernel_row(line) for line in lines)])
+
+
+def _kernel_row(line: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        line["op"],
+        str(line["rows"]),
+        line["case"],
+        f"{line['us']:.1f}",
+        "-" if line["torch_us"] is None else f"{line['torch_us']:.1f}",
+        "-" if line["torch_us"] is None else f"{line['times_faster']:.1f}",
+        f"{line['gb_per_s']:.0f}",
+        f"{line['tflop_per_s']:.1f}" if line["flops"] else "-",
+        f"{line['floor_us']:.2f}",
+        f"{100 * line['share_of_floor']:.0f} %",
+    )
 
 
 def _table_row(line: dict[str, Any]) -> tuple[str, ...]:

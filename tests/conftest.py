@@ -8,12 +8,14 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+from tests.poison import poisoned_memory
 
 try:
     import hypothesis
@@ -62,24 +64,7 @@ def fixed_seeds() -> None:
 
 
 @pytest.fixture(autouse=True)
-def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory from torch.empty and its kin holds NaN, or the largest integer: forgetting to write it cannot pass.
-
-    torch's own switch for this works only under deterministic algorithms, which would hide the very differences that
-    the determinism tests look for.
-    """
-    for owner, name in [(torch, "empty"), (torch, "empty_like"), (torch, "empty_strided"), (torch.Tensor, "new_empty")]:
-        monkeypatch.setattr(owner, name, _poisoned(getattr(owner, name)))
-
-
-def _poisoned(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def poisoned(*args: object, **kwargs: object) -> torch.Tensor:
-        memory = make(*args, **kwargs)
-        with torch.no_grad():
-            if memory.is_floating_point() or memory.is_complex():
-                memory.fill_(float("nan"))
-            elif memory.dtype is not torch.bool:
-                memory.fill_(torch.iinfo(memory.dtype).max)
-        return memory
-
-    return poisoned
+def _poisoned_memory() -> Iterator[None]:
+    """Memory that nobody wrote holds NaN, or the largest integer."""
+    with poisoned_memory():
+        yield

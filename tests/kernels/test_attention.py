@@ -24,8 +24,12 @@ def check(
 ) -> None:
     for case in chosen:
         for dtype in dtypes:
-            worst = gap(case, device, dtype)
-            assert worst <= TOLERANCE[dtype], f"{case.name}, {dtype}: {worst:.1e}"
+            compare(case, device, dtype)
+
+
+def compare(case: Case, device: str, dtype: torch.dtype) -> None:
+    worst = gap(case, device, dtype)
+    assert worst <= TOLERANCE[dtype], f"{case.name}, {dtype}: {worst:.1e}"
 
 
 def gap(case: Case, device: str, dtype: torch.dtype, values_are_keys: bool = False) -> float:

@@ -18,16 +18,20 @@ def check(
     chosen: tuple[cases.Case, ...] = cases.SMALL,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),  # the interpreter cannot multiply in bfloat16
 ) -> None:
-    from ttsbench.kernels.linear.triton import matvec
-
     for case in chosen:
         for dtype in dtypes:
-            x, weight, bias = cases.inputs(case, device, dtype)
-            got = matvec(x, weight, bias)
-            want = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
-            assert (got.shape, got.dtype) == (want.shape, dtype)
-            error = (got.double() - want).abs().max() / want.abs().max()
-            assert error <= TOLERANCE[dtype], f"{case.name}, {dtype}: {error:.1e}"
+            compare(case, device, dtype)
+
+
+def compare(case: cases.Case, device: str, dtype: torch.dtype) -> None:
+    from ttsbench.kernels.linear.triton import matvec
+
+    x, weight, bias = cases.inputs(case, device, dtype)
+    got = matvec(x, weight, bias)
+    want = F.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    assert (got.shape, got.dtype) == (want.shape, dtype)
+    error = (got.double() - want).abs().max() / want.abs().max()
+    assert error <= TOLERANCE[dtype], f"{case.name}, {dtype}: {error:.1e}"
 
 
 def test_the_kernel_gives_the_product_in_the_interpreter() -> None:

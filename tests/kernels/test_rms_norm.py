@@ -7,7 +7,6 @@ import torch
 
 from tests.kernels.interpreted import run_interpreted
 from ttsbench.kernels.rms_norm import cases
-from ttsbench.kernels.rms_norm.cases import Inputs
 from ttsbench.kernels.rms_norm.reference import add_rms_norm as reference
 
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 3 * 2**-8}
@@ -20,21 +19,22 @@ def check(
     chosen: tuple[cases.Case, ...] = cases.SMALL,
     dtypes: tuple[torch.dtype, ...] = (torch.float32,),  # the interpreter cannot multiply in bfloat16
 ) -> None:
-    from ttsbench.kernels.rms_norm.triton import add_rms_norm
-
     for case in chosen:
         for dtype in dtypes:
-            given = cases.inputs(case, device, dtype)
-            compare(f"{case.name}, {dtype}", add_rms_norm(*vars(given).values()), given, TOLERANCE[dtype])
+            compare(case, device, dtype)
 
 
-def compare(name: str, got: tuple[torch.Tensor, torch.Tensor], given: Inputs, tolerance: float) -> None:
+def compare(case: cases.Case, device: str, dtype: torch.dtype) -> None:
+    from ttsbench.kernels.rms_norm.triton import add_rms_norm
+
+    given = cases.inputs(case, device, dtype)
+    got = add_rms_norm(*vars(given).values())
     residual = None if given.residual is None else given.residual.double()
     want = reference(given.x.double(), residual, given.weight.double(), given.eps)
     for what, ours, right in zip(("normed", "total"), got, want, strict=True):
-        assert ours.dtype == given.x.dtype
+        assert ours.dtype == dtype
         error = ((ours.double() - right).abs().amax(1) / right.abs().amax(1)).max()
-        assert error <= tolerance, f"{name}, {what}: {error:.1e}"
+        assert error <= TOLERANCE[dtype], f"{case.name}, {dtype}, {what}: {error:.1e}"
 
 
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:

@@ -11,16 +11,21 @@ from ttsbench.kernels.shift_tails.reference import shift_tails as reference
 
 
 def check(device: str, chosen=cases.SMALL) -> None:
-    from ttsbench.kernels.shift_tails.triton import shift_tails
-
     for case in chosen:
         for dtype in (torch.float32, torch.bfloat16):
-            inputs, tails, slots, plan = cases.inputs(case, device, dtype)
-            want = tails.clone()
-            reference(inputs, want, slots, plan)
-            assert not torch.equal(tails, want)
-            shift_tails(inputs, tails, slots, plan)
-            assert torch.equal(tails, want), f"{case.name}, {dtype}"
+            compare(case, device, dtype)
+
+
+def compare(case: cases.Case, device: str, dtype: torch.dtype) -> None:
+    from ttsbench.kernels.shift_tails.triton import shift_tails
+
+    inputs, tails, slots, plan = cases.inputs(case, device, dtype)
+    want = tails.clone()
+    reference(inputs, want, slots, plan)
+    assert not torch.equal(tails, want)
+    shift_tails(inputs, tails, slots, plan)
+    wrong = int((tails != want).sum())
+    assert wrong == 0, f"{case.name}, {dtype}: {wrong} of {tails.numel()} elements differ"
 
 
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ttsbench.kernels.attention.reference import Heads, KVRows
+from ttsbench.kernels.attention import paged_attention
+from ttsbench.kernels.attention.reference import Heads, KVRows, split_heads
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,17 @@ HEADS = tuple(
     )
 )
 """All heads and block sizes, decode and mixed."""
-RELEASED = (
-    *(Case(f"decode, {n} rows at {at}", decode((at,) * n), 16, 8, 128) for n in (1, 32, 128) for at in (64, 256)),
-    Case("mixed, 512 rows", (*decode((100,) * 64), *((0, 64),) * 7), 16, 8, 128),
-    Case("predictor, 128 rows", decode((8,) * 128), 16, 8, 128),
-)
+CODEBOOKS = 16
+"""Positions of the code predictor."""
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """The talker's decode at two lengths and beside a new prompt, and the code predictor's."""
+    return [
+        *(Case(f"decode, {rows} rows at {at}", decode((at,) * rows), 16, 8, 128) for at in (64, 256)),
+        Case(f"mixed, {rows} rows and a prompt of 32", (*decode((64,) * rows), (0, 32)), 16, 8, 128),
+        Case(f"predictor, {rows} rows", decode((8,) * rows), 16, 8, 128),
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,9 +95,10 @@ class Inputs:
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Inputs:
     noise = torch.Generator().manual_seed(0)
+    drawn = torch.Generator(device).manual_seed(0)  # on the device: a large cache has 35 million
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=noise).to(device, dtype)
+        return torch.randn(shape, generator=drawn, device=device).to(dtype)
 
     slots = len(case.spans)
     length = max(2, *(start + rows for start, rows in case.spans))
@@ -134,3 +144,34 @@ def _unread(case: Case, tables: Tensor, places: int) -> Tensor:
     first = int(tables[-1, 0]) * case.block_size
     unread[first : first + case.block_size] = False
     return unread
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """A row reads the keys and values before it, a slot's own once, and writes its own."""
+    given = inputs(case, device, dtype)
+    width = case.head_dim * given.qkv.element_size()
+    count = sum(rows for _, rows in case.spans)
+    past = sum(start for start, _ in case.spans)
+    seen = sum(start + row + 1 for start, rows in case.spans for row in range(rows))
+    moved = nbytes(given.qkv) + count * case.heads * width + 2 * (past + count) * case.kv_heads * width
+    flops = 4.0 * seen * case.heads * case.head_dim
+    # The code predictor's cache is of this frame; the talker's has not been read since the last step.
+    fresh = max(start + rows for start, rows in case.spans) <= CODEBOOKS
+    cold = () if fresh else (given.keys, given.values)
+    return Work(paged_attention, at_once, tuple(vars(given).values()), cold, moved, flops)
+
+
+def at_once(qkv: Tensor, heads: Heads, rows: KVRows, keys: Tensor, values: Tensor, query_len: int) -> Tensor:
+    """The operation by torch's attention: whole tables are gathered, and what a row may not see is masked."""
+    cos, sin = heads.cos[rows.positions, None], heads.sin[rows.positions, None]
+    q, k, v = split_heads(qkv, heads, cos, sin)
+    keys[rows.kv_slots] = k
+    values[rows.kv_slots] = v
+    at = torch.arange(rows.tables.shape[1] * rows.block_size, device=qkv.device)
+    where = rows.tables[rows.slots].long()[:, at // rows.block_size] * rows.block_size + at % rows.block_size
+    seen = at <= rows.positions[:, None]
+    out = F.scaled_dot_product_attention(
+        q.unsqueeze(2), keys[where].transpose(1, 2), values[where].transpose(1, 2),
+        attn_mask=seen[:, None, None], enable_gqa=heads.num_heads != heads.num_kv_heads,
+    )  # fmt: skip
+    return out.flatten(1)

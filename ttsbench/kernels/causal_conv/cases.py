@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.causal_conv import causal_conv
 from ttsbench.kernels.causal_conv.packed import TICKETS, ConvWeights, SnakeWeights
+from ttsbench.kernels.causal_conv.reference import snake
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ _BLOCKS = ((32, 768, 1920), (160, 384, 768), (640, 192, 288), (1920, 96, None))
 """(positions a frame, channels, columns of the next upsampler) of the four blocks."""
 
 
-def released(rows: int) -> list[Case]:
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
     """Every distinct product of one frame of `rows` streams through the released decoder."""
     cases = [
         Case("pre_conv", rows, 1, 512, 512, taps=3, plain=True, snake=False),
@@ -81,10 +84,10 @@ def released(rows: int) -> list[Case]:
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int = 0) -> Inputs:
     """Random inputs of size 1 and outputs full of NaN; streams lie in scattered slots."""
-    noise = torch.Generator().manual_seed(seed)
+    noise = torch.Generator(device).manual_seed(seed)  # on the device: at 128 rows there are 25 million
 
     def normal(*shape: int, scale: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
-        return (torch.randn(shape, generator=noise) * scale).to(device, kind)
+        return (torch.randn(shape, generator=noise, device=device) * scale).to(kind)
 
     terms, wide = case.taps * case.channels, torch.promote_types(dtype, torch.float32)
     out = (case.rows, case.length, case.width)
@@ -101,10 +104,44 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int
     return Inputs(
         normal(case.rows, case.length, case.channels),
         normal(case.rows + 2, tail, case.channels) if tail else None,
-        torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device),
+        torch.randperm(case.rows + 2, generator=noise, device=device)[: case.rows],
         conv,
         normal(*out) if case.residual else None,
         activation if case.snake else None,
         empty.clone() if case.plain else None,
         empty.clone() if case.snake else None,
     )
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    given = inputs(case, device, dtype)
+    conv, activation = given.conv, given.activation
+    snake_weights = () if activation is None else (activation.frequency, activation.gain)
+    weights = (conv.weight, conv.bias, *snake_weights)
+    tails = 0 if given.tail is None else case.rows * given.tail[0].nbytes
+    moved = tails + nbytes(given.x, given.residual, given.plain, given.active, *weights)
+    cold = (given.tail, *weights)
+    return Work(causal_conv, unfolded, tuple(vars(given).values()), cold, moved, case.flops)
+
+
+def unfolded(
+    x: Tensor,
+    tail: Tensor | None,
+    slots: Tensor,
+    conv: ConvWeights,
+    residual: Tensor | None,
+    activation: SnakeWeights | None,
+    plain: Tensor | None,
+    active: Tensor | None,
+) -> None:
+    """The operation as torch does it best: a library product over gathered inputs, in their own dtype."""
+    full = x if tail is None else torch.cat((tail[slots], x), dim=1)
+    n = x.shape[1]
+    windows = [full[:, t * conv.dilation : t * conv.dilation + n] for t in range(conv.taps)]
+    out = torch.cat(windows, dim=2) @ conv.weight + conv.bias
+    if residual is not None:
+        out = out + residual
+    if plain is not None:
+        plain.copy_(out)
+    if active is not None and activation is not None:
+        active.copy_(snake(out, activation))

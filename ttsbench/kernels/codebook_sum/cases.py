@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.codebook_sum import codebook_sum
+from ttsbench.kernels.codebook_sum.reference import codebook_sum as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
+
 
 @dataclass(frozen=True)
 class Case:
@@ -20,7 +24,13 @@ class Case:
 
 
 SMALL = (Case("one row", 1, 4, 7, 16), Case("odd width over two blocks", 3, 5, 9, 131))
-RELEASED = tuple(Case(f"released, {rows} rows", rows, 16, 2048, 512) for rows in (1, 32, 128))
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    return [Case(f"released, {rows} rows", rows, 16, 2048, 512)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
@@ -30,3 +40,9 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
     table = torch.randn(case.books * case.size, case.width, generator=noise)
     out = torch.full((case.rows, case.width), torch.nan, dtype=dtype)
     return codes.to(device), table.to(device), out.to(device)
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    codes, table, out = inputs(case, device, dtype)
+    moved = codes.numel() * (codes.element_size() + case.width * table.element_size()) + nbytes(out)
+    return Work(codebook_sum, plain, (codes, table, out), (table,), moved)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from ttsbench.core import DrawParams
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels import draw
+from ttsbench.kernels.draw import reference
+from ttsbench.kernels.draw.philox import frame_uniforms
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, Rows
+from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes
 
 PUBLISHED = DrawParams()
 NUM_CODEBOOKS = 16
@@ -62,6 +67,17 @@ CASES = (
     Case("odd vocabulary", 27, 301, 7, MIXED),
     Case("odd vocabulary with control ids, tied", 27, 301, 7, MIXED, first=True, tied=True),
 )
+SMALL = CASES
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """The talker's draw, the code predictor's, and one with a nucleus."""
+    width, kind, nucleus = PREDICTOR.width, torch.bfloat16, (DrawParams(top_p=0.9),)
+    return [
+        Case(f"released, talker, {rows} rows", rows, 3072, width, dtype=kind, first=True),
+        Case(f"released, predictor, {rows} rows", rows, 2048, width, dtype=kind),
+        Case(f"released, predictor, {rows} rows, nucleus", rows, 2048, width, nucleus, kind),
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,4 +136,37 @@ def _rules(S: int, V: int, random: torch.Generator, device: torch.device | str) 
         seen=(torch.rand(S, V, generator=random) < 0.3).to(device),
         eos=V * 2 // 3 + V // 30,
         first_control_id=V * 2 // 3,
+    )
+
+
+BOOK = 5
+"""Of a draw that is not the first."""
+
+
+def run(module: ModuleType, given: Inputs) -> Tensor:
+    """Draw by `module` as the case says; the codes [B]."""
+    if given.rules is not None:
+        assert given.out is not None
+        module.draw_first_code(
+            given.logits, given.rows, given.settings, given.rules, given.drawn, given.table, given.out
+        )
+        return given.drawn.codes[:, 0]
+    table = None if given.out is None else given.table
+    module.draw_code(BOOK, given.logits, given.rows, given.settings, given.drawn, table, given.out)
+    return given.drawn.codes[:, BOOK]
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """Torch gets its random numbers, and what its rows ask for, ready made: it would look at them on the host."""
+    given = make(replace(case, dtype=dtype), device)
+    rows = given.rows
+    known = replace(rows, memo=FrameMemo(frame_uniforms(rows.seeds[rows.slots], rows.frames, NUM_CODEBOOKS)))
+    seen = None if given.rules is None else given.rules.seen[rows.slots]
+    moved = nbytes(given.logits, seen) + 2 * nbytes(given.out)
+    return Work(
+        kernel=lambda given: run(draw, given),
+        plain=lambda given: run(reference, replace(given, rows=known)),
+        given=(given,),
+        cold=(given.table, None if given.rules is None else given.rules.seen),
+        num_bytes=moved,
     )

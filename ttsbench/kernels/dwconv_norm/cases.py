@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.dwconv_norm import dwconv_norm
 from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
+from ttsbench.kernels.dwconv_norm.reference import dwconv_norm as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,14 @@ class Case:
 
 
 SMALL = (Case("one position", 1, 1, 16), Case("odd width", 3, 4, 37), Case("longer than the tail", 2, 9, 64))
-RELEASED = tuple(Case(f"released, {rows} rows of {n}", rows, n, 1024) for rows in (1, 32, 128) for n in (2, 4))
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """Both ConvNeXt blocks."""
+    return [Case(f"released, {rows} rows of {n}", rows, n, 1024) for n in (2, 4)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, DepthwiseNorm]:
@@ -36,3 +46,11 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
     slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
     x = normal(case.rows, case.length, case.channels)
     return x, normal(case.rows + 2, 6, case.channels), slots, weights
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    x, tail, slots, weights = inputs(case, device, dtype)
+    used = weights.weight, weights.bias, weights.gain, weights.shift
+    moved = 2 * x.nbytes + case.rows * tail[0].nbytes + nbytes(*used)
+    flops = 2.0 * len(weights.weight) * x.numel()
+    return Work(dwconv_norm, plain, (x, tail, slots, weights), (tail, *used), moved, flops)

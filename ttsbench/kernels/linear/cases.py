@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from ttsbench.kernels.linear import linear
+from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes
 
 
 @dataclass(frozen=True)
@@ -23,14 +27,25 @@ SMALL = (
     Case("toy, odd outputs", 7, 24, bias=True),
     Case("a term past a block", 5, 1025),
 )
-RELEASED = (
-    Case("predictor qkv", 4096, 1024),
-    Case("predictor gate and up", 6144, 1024),
-    Case("predictor down", 1024, 3072),
-    Case("projection", 1024, 2048, bias=True),
-    Case("talker gate and up", 12288, 2048),
-    Case("talker down", 2048, 6144),
-)
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """Every distinct product of one row; of several rows none, for those are the library's."""
+    if rows > 1:
+        return []
+    stacks = {"predictor": PREDICTOR, "talker": sizes} if sizes != PREDICTOR else {"predictor and talker": sizes}
+    cases = [Case("predictor head", 2048, PREDICTOR.width), Case("talker head", 3072, sizes.width)]
+    for name, of in stacks.items():
+        cases += [
+            Case(f"{name} qkv", 4096, of.width),
+            Case(f"{name} o", of.width, 2048),
+            Case(f"{name} gate and up", 2 * of.inner, of.width),
+            Case(f"{name} down", of.width, of.inner),
+        ]
+    return cases if sizes == PREDICTOR else [*cases, Case("projection", PREDICTOR.width, sizes.width, bias=True)]
+
+
+RELEASED = tuple(released(1))
 
 
 def inputs(case: Case, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -41,3 +56,9 @@ def inputs(case: Case, device: str, dtype: torch.dtype) -> tuple[Tensor, Tensor,
         return torch.randn(*shape, generator=noise, device=device).to(dtype)
 
     return normal(1, case.width), normal(case.outputs, case.width), normal(case.outputs) if case.bias else None
+
+
+def work(case: Case, device: str, dtype: torch.dtype) -> Work:
+    x, weight, bias = inputs(case, device, dtype)
+    moved = nbytes(x, weight, bias) + case.outputs * x.element_size()
+    return Work(linear, F.linear, (x, weight, bias), (weight, bias), moved, 2.0 * weight.numel())

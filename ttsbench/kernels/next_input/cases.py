@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.next_input import next_input
 from ttsbench.kernels.next_input.reference import FrameRows
+from ttsbench.kernels.next_input.reference import next_input as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,13 @@ SMALL = (
     Case("more than one program a row", 6, 3, 1030),
     Case("padded", 9, 4, 24, padding=4),
 )
-RELEASED = tuple(
-    Case(f"released, {rows} rows", rows, 16, 2048, vocabulary=3072, codebook=2048) for rows in (1, 32, 128)
-)
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    return [Case(f"released, {rows} rows of {sizes.width}", rows, 16, sizes.width, vocabulary=3072, codebook=2048)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,12 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Inputs
         inputs=normal(places, case.width),
         report=torch.full((rows, books + 2), -1).to(device),
     )
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """Of each row: an embedding per codebook, a text or pad row, and the next input."""
+    given = inputs(case, device, dtype)
+    moved = case.rows * (case.books + 2) * case.width * given.table.element_size()
+    moved += nbytes(given.codes, given.report)
+    cold = (given.table, given.inputs, given.rows.pads)
+    return Work(next_input, plain, tuple(vars(given).values()), cold, moved)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.output_conv import output_conv
+from ttsbench.kernels.output_conv.reference import output_conv as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
+
 
 @dataclass(frozen=True)
 class Case:
@@ -19,7 +23,13 @@ class Case:
 
 
 SMALL = (Case("one position", 1, 1, 16), Case("odd width, two blocks", 3, 45, 19))
-RELEASED = tuple(Case(f"released, {rows} rows", rows, 1920, 96) for rows in (1, 32, 128))
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    return [Case(f"released, {rows} rows", rows, 1920, 96)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -34,3 +44,10 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
     slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
     x = normal(case.rows, case.length, case.channels)
     return x, normal(case.rows + 2, 6, case.channels), slots, weight, normal(1, kind=wide) * 0.1
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    x, tail, slots, weight, bias = inputs(case, device, dtype)
+    pcm = case.rows * case.length
+    moved = nbytes(x, weight) + case.rows * tail[0].nbytes + pcm * weight.element_size()
+    return Work(output_conv, plain, (x, tail, slots, weight, bias), (tail, weight), moved, 2.0 * pcm * weight.numel())

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.ring_attention import ring_attention
+from ttsbench.kernels.ring_attention.reference import ring_attention as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, over
+
 
 @dataclass(frozen=True)
 class Case:
@@ -28,10 +32,15 @@ SMALL = (
     Case("a ring no longer than the window", (3, 71, 72, 1000), 1, 1, 12, ring=72, window=72),
     Case("grouped heads", (0, 100), 6, 2, 16, ring=128, window=72),
 )
-RELEASED = tuple(
-    Case(f"released, {rows} rows", tuple(37 * i % 400 for i in range(1, rows + 1)), 16, 16, 64, ring=128, window=72)
-    for rows in (1, 32, 128)
-)
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """Streams here and there in their utterances."""
+    positions = tuple(37 * i % 400 for i in range(1, rows + 1))
+    return [Case(f"released, {rows} rows", positions, 16, 16, 64, ring=128, window=72)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 @dataclass(frozen=True)
@@ -70,3 +79,14 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Inputs
     qkv = normal(rows, (case.heads + 2 * case.kv_heads) * case.head_dim)
     kept, past = (qkv.to(device), keys.to(device), values.to(device)), (slots.to(device), position.to(device))
     return Inputs(*kept, *past, frequencies.to(device), case.window)
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """A row reads its window's keys and values, and writes its own."""
+    given = inputs(case, device, dtype)
+    seen = sum(min(position + 1, case.window) for position in case.positions)
+    token = 2 * case.kv_heads * case.head_dim * given.qkv.element_size()
+    out = len(case.positions) * case.heads * case.head_dim * given.qkv.element_size()
+    flops = 4.0 * seen * case.heads * case.head_dim
+    moved = given.qkv.nbytes + seen * token + out
+    return Work(ring_attention, plain, tuple(vars(given).values()), (given.keys, given.values), moved, flops)

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.rms_norm import add_rms_norm
+from ttsbench.kernels.rms_norm.reference import add_rms_norm as plain
+from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes, over
+
 
 @dataclass(frozen=True)
 class Case:
@@ -28,7 +32,14 @@ SMALL = (
     Case("large rows", 2, 56, scale=1000.0),
     Case("rows near zero, where eps counts", 2, 24, scale=1e-4),
 )
-RELEASED = tuple(Case(f"released, {rows} rows of {d}", rows, d) for rows in (1, 32, 128, 512) for d in (1024, 2048))
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """Of the code predictor and of the talker."""
+    return [Case(f"released, {rows} rows of {d}", rows, d) for d in sorted({PREDICTOR.width, sizes.width})]
+
+
+RELEASED = over((1, 32, 128, 512), released)
 
 
 @dataclass(frozen=True)
@@ -49,3 +60,9 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> Inputs
 
     x, residual = (normal(case.rows, case.width) * case.scale for _ in range(2))
     return Inputs(x, residual if case.residual else None, normal(case.width))
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    given = inputs(case, device, dtype)
+    moved = nbytes(given.x, given.residual, given.weight) + (2 if case.residual else 1) * given.x.nbytes
+    return Work(add_rms_norm, plain, tuple(vars(given).values()), cold=(given.weight,), num_bytes=moved)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.shift_tails import shift_tails
 from ttsbench.kernels.shift_tails.packed import TailPlan, TailSite
+from ttsbench.kernels.shift_tails.reference import shift_tails as plain
+from ttsbench.kernels.work import LARGE, Sizes, Work, over
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,14 @@ SMALL = (
     Case("odd widths", 2, (TailSite(7, 3, 2), TailSite(13, 2, 18))),
     Case("more than one program", 1, (TailSite(160, 32, 54),)),
 )
-RELEASED = tuple(Case(f"released, {rows} rows", rows, _RELEASED) for rows in (1, 32, 128))
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """All convolutions of the codec."""
+    return [Case(f"released, {rows} rows", rows, _RELEASED)]
+
+
+RELEASED = over((1, 32, 128), released)
 
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, TailPlan]:
@@ -44,6 +54,14 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
     noise = torch.Generator().manual_seed(0)
     plan = TailPlan(case.sites, case.rows + 2, case.rows + 1, device)
     slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
-    flat = torch.randn(plan.input_size, generator=noise).to(device, dtype)
-    tails = torch.randn(plan.tail_size, generator=noise).to(device, dtype)
+    drawn = torch.Generator(device).manual_seed(0)  # on the device: at 128 rows there are 180 million
+    flat = torch.randn(plan.input_size, generator=drawn, device=device).to(dtype)
+    tails = torch.randn(plan.tail_size, generator=drawn, device=device).to(dtype)
     return flat, tails, slots, plan
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """Every tail row is read once, where it lies, and written once."""
+    flat, tails, slots, plan = inputs(case, device, dtype)
+    moved = 2 * case.rows * sum(site.tail * site.channels for site in case.sites) * tails.element_size()
+    return Work(shift_tails, plain, (flat, tails, slots, plan), (tails,), moved)
