@@ -54,8 +54,12 @@ class Checkpoint:
         dtype: torch.dtype,
         codec_dtype: torch.dtype | None = None,
         tokenizer_split: str = "qwen2",
+        tokenizer: TextTokenizer | None = None,
     ) -> Checkpoint:
-        """Load a folder in the published layout. Raises InvalidInput listing what is missing or does not fit."""
+        """Load a folder in the published layout. Raises InvalidInput listing what is missing or does not fit.
+
+        `tokenizer` stands in for the folder's own where the library that reads it is not installed.
+        """
         data = read_json(folder / "config.json")
         config = Qwen3TTSConfig.from_dict(data, str(folder / "config.json"))
         is_base = config.model_type is ModelType.BASE
@@ -65,7 +69,8 @@ class Checkpoint:
         problems = list(_disagreements(config, codec_config, speaker_encoder, folder))
         if problems:
             raise InvalidInput(problems)
-        tokenizer = TextTokenizer.from_folder(folder, tokenizer_split)
+        if tokenizer is None:
+            tokenizer = TextTokenizer.from_folder(folder, tokenizer_split)
         with torch.device("meta"):
             model, codec = Qwen3TTS(config, speaker_encoder), Codec(codec_config)
         load_weights(model, folder, device, dtype)
