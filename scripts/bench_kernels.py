@@ -6,9 +6,9 @@ First all cases are compared with their reference, as the operation's own test d
 that nobody wrote holds NaN. A case that is off is named with its error, is not timed, and makes the exit code 1; the
 others go on. Then the cases of the released shapes are timed in bfloat16: microseconds of one call, the median over
 replays of a CUDA graph that makes it some times over. Weights and states are other ones from call to call, together
-twice as large as the L2 cache (or 64 sets of them), as in an engine that reads gigabytes between two uses. Beside it
-stand torch's own operations, timed alike, and the floor: the larger of the bytes over the bandwidth and the operations
-over the matrix rate, both measured first.
+four times as large as the L2 cache (or 64 sets of them), as in an engine that reads gigabytes between two uses. Beside
+it stand torch's own operations, timed alike, and the floor: the larger of the bytes over the bandwidth and the
+operations over the matrix rate, both measured first.
 
 Without a GPU, or with --check-only, it stops after the checks; there Triton must be told to interpret:
 
@@ -49,6 +49,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LEAST_CALLS = 8
 """In a graph: what a replay itself costs is spread over them."""
 REPLAYS = 15
+SPREAD = 4
+"""Times the L2 cache that all copies read together: little of one is still there when its turn comes again."""
 COPIES = 64
 """At most: what is still smaller than the L2 cache then stays there, and is a matter of a microsecond either way."""
 COPIED_BYTES = 6e9
@@ -166,7 +168,18 @@ def copies(work: Work, l2_bytes: int) -> int:
     held = sum(tensor.nbytes for tensor in work.cold if tensor is not None)
     if held == 0:
         return 1
-    return max(1, min(COPIES, ceil(2 * l2_bytes / work.num_bytes), int(COPIED_BYTES / held)))
+    return max(1, min(COPIES, ceil(SPREAD * l2_bytes / work.num_bytes), int(COPIED_BYTES / held)))
+
+
+def off_before(file: Path, tasks: Sequence[Task], source_sha256: str) -> set[Task]:
+    """What an earlier run of the same source found off among these cases. Raises SystemExit where it is another's."""
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    sources = [line["source_sha256"] for line in lines if "source_sha256" in line]
+    counts = [line["cases"] for line in lines if line.get("kind") == "checks"]
+    if (sources, counts) != ([source_sha256], [len(tasks)]):
+        raise SystemExit(f"{file} does not hold one whole check of these {len(tasks)} cases of this source")
+    off = {(line["op"], line["case"], line["rows"]) for line in lines if line.get("kind") == "off"}
+    return {task for task in tasks if tuple(task.about.values()) in off}
 
 
 def cache_bytes() -> int:
@@ -186,9 +199,12 @@ class Bench:
     def run(self) -> bool:
         """Whether every case is right, and none was left untimed on either side."""
         options = self.options
-        self.say(machine(ROOT))
+        self.say(where := machine(ROOT))
         tasks = plan(options.op or operations(), options.rows, options.shape, options.small)
-        self.check(tasks)
+        if options.checked:
+            self.failed |= off_before(options.checked, tasks, where["source_sha256"])
+        else:
+            self.check(tasks)
         if self.device == "cpu" or options.check_only:
             return not self.failed
         lines = self.measure([task for task in tasks if task.rows is not None and task not in self.failed])
@@ -243,6 +259,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--shape", choices=sorted(RELEASED), default="1.7b")
     parser.add_argument("--small", action="store_true", help="the odd little cases alone")
     parser.add_argument("--check-only", action="store_true", help="time nothing")
+    parser.add_argument("--checked", type=Path, help="the --json file of a --check-only run: nothing is checked again")
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, help="of the checks; by default both, on a CPU float32")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="by default cuda where there is one")
     parser.add_argument("--workers", type=int, help="processes that check; by default one per core, on a CPU none")
