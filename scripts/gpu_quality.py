@@ -1,15 +1,16 @@
 """Does the embedded model say the same words on a GPU in bfloat16 as on a CPU in float32? Rows paired, WER by WER.
 
-    ttsbench synth --set mini-en --seed 0 --out runs/cpu             # the CPU's half, on any machine
-    python -m scripts.gpu_quality prepare runs/cpu quality.json      # its rows with their token ids
+    ttsbench synth --set mini-en --seed 0 --out runs/cpu0            # the CPU's half on any machine, some seeds
+    python -m scripts.gpu_quality prepare quality.json runs/cpu*     # their rows with their token ids
     python -m scripts.gpu_quality speak quality.json spoken          # on the GPU's machine
-    python -m scripts.gpu_quality compare runs/cpu spoken            # scores both, and says where zero lies
+    python -m scripts.gpu_quality compare spoken runs/cpu*           # scores both, and says where zero lies
 
 `speak` needs torch, numpy and safetensors alone, and the checkpoint's folder: token ids travel in the file, sound comes
 back as float32 in .npz files of at most 16 MiB. Text, voice, seed, limit and sampling of a row are those of the CPU's
 run. `compare` writes both as 16-bit WAVs, by one formula, and hears both by one recogniser (protocol mini-en-1). Codes
 are drawn from logits that differ in their last bits, so the rows differ; what must not differ is how many words they
-lose. The interval is that of the corpus WER's difference, rows drawn with replacement, each with its partner.
+lose. The interval is that of the corpus WER's difference: sentences are drawn with replacement, each with its partner
+and with all of its seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ttsbench.models.qwen3_tts.tokenizer import TextTokenizer
 from ttsbench.models.source import checkpoint_hashes, resolve_checkpoint
 
 if TYPE_CHECKING:
-    from ttsbench.records import WerRecord, WerSummary
+    from ttsbench.records import WerRecord
     from ttsbench.score.source import RunSource
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,27 +65,40 @@ class Heard:
 # prepare
 
 
-def prepare(run: Path, target: Path) -> None:
-    """Rows and settings of a run folder, with the token ids of their texts."""
-    manifest = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    records = (json.loads(line) for line in (run / "requests.jsonl").read_text(encoding="utf-8").splitlines())
-    rows = sorted(({key: record[key] for key in _KEYS} for record in records), key=lambda row: row["row_index"])
-    model = manifest["checkpoint"]["source"]
-    tokenizer = TextTokenizer.from_folder(resolve_checkpoint(model), manifest["profile"]["tokenizer_split"])
+def prepare(target: Path, runs: Sequence[Path]) -> None:
+    """Rows and settings of run folders that differ in their seed alone, with the token ids of their texts."""
+    shared: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for number, run in enumerate(runs):
+        manifest = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        settings = {key: manifest["settings"][key] for key in ("voice", "text_layout", "sampling", "language")}
+        shared.append(
+            {
+                "model": manifest["checkpoint"]["source"],
+                "checkpoint_files": manifest["checkpoint"]["files"],
+                "tokenizer_split": manifest["profile"]["tokenizer_split"],
+                "settings": settings,
+                "max_model_len": manifest["engine"]["max_model_len"],
+            }
+        )
+        records = map(json.loads, (run / "requests.jsonl").read_text(encoding="utf-8").splitlines())
+        found = [{"key": key_of(number, record["utterance_id"]), **{k: record[k] for k in _KEPT}} for record in records]
+        rows += sorted(found, key=lambda row: row["row_index"])
+    if any(one != shared[0] for one in shared):
+        raise SystemExit("expected runs of one checkpoint under one setting, their seeds apart")
+    tokenizer = TextTokenizer.from_folder(resolve_checkpoint(shared[0]["model"]), shared[0]["tokenizer_split"])
     ids = {text: tokenizer.encode(text) for text in (row["text"].strip() for row in rows)}
     template = dict(zip(TEMPLATE, ([tokenizer.assistant], [tokenizer.newline]), strict=True))
-    given = {
-        "model": model,
-        "checkpoint_files": manifest["checkpoint"]["files"],
-        "settings": {key: manifest["settings"][key] for key in ("voice", "text_layout", "sampling", "language")},
-        "max_model_len": manifest["engine"]["max_model_len"],
-        "ids": ids | template,
-        "rows": rows,
-    }
-    target.write_text(json.dumps(given, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    given = {**shared[0], "ids": ids | template, "rows": rows}
+    target.write_text(json.dumps(given, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-_KEYS = ("row_index", "utterance_id", "text", "seed", "max_frames", "language_effective")
+def key_of(number: int, utterance_id: str) -> str:
+    """Names a row of one of several runs."""
+    return f"{number}/{utterance_id}"
+
+
+_KEPT = ("row_index", "utterance_id", "text", "seed", "max_frames", "language_effective")
 
 
 # speak
@@ -125,7 +139,7 @@ def build(given: Mapping[str, Any], device: torch.device, dtype: torch.dtype, sl
     if (found := checkpoint_hashes(folder)) != given["checkpoint_files"]:
         differing = sorted(found.items() ^ given["checkpoint_files"].items())
         raise SystemExit(f"{folder} is not the checkpoint of the run: {', '.join({name for name, _ in differing})}")
-    tokenizer = TextTokenizer(cast(Any, KnownIds(given["ids"])), {}, "qwen2")
+    tokenizer = TextTokenizer(cast(Any, KnownIds(given["ids"])), {}, given["tokenizer_split"])
     checkpoint = Checkpoint.load(folder, device, dtype, tokenizer=tokenizer)
     prompts, speaker = checkpoint.prompts, given["settings"]["voice"]["speaker"]
 
@@ -142,14 +156,14 @@ def build(given: Mapping[str, Any], device: torch.device, dtype: torch.dtype, sl
 
 
 def requests(given: Mapping[str, Any]) -> list[SpeechRequest]:
-    """One per row, under its utterance id."""
+    """One per row, under its key."""
     settings = given["settings"]
     said = settings["sampling"]
     talker, predictor = DrawParams(**said["talker"]), DrawParams(**said["code_predictor"])
     sampling = SamplingParams(talker, predictor, said["repetition_penalty"], said["min_frames"])
     return [
         SpeechRequest(
-            id=row["utterance_id"],
+            id=row["key"],
             utterance_id=row["utterance_id"],
             text=row["text"],
             voice=NamedVoice(settings["voice"]["speaker"]),
@@ -194,7 +208,7 @@ def speak(source: Path, folder: Path, device: torch.device, dtype: str, concurre
     spent = time.monotonic() - built
     rows = [
         {
-            "utterance_id": name,
+            "key": name,
             "frames": len(row.codes),
             "samples": len(row.pcm),
             "finish": row.finish.reason.value,
@@ -225,7 +239,7 @@ def speak(source: Path, folder: Path, device: torch.device, dtype: str, concurre
 
 
 def write_sound(folder: Path, heard: Mapping[str, Heard]) -> list[str]:
-    """Files of `<id>.pcm` float32 [S] and `<id>.codes` int32 [F, Q], each small enough to travel; their names."""
+    """Files of `<key>.pcm` float32 [S] and `<key>.codes` int32 [F, Q], each small enough to travel; their names."""
     names: list[str] = []
     part: dict[str, np.ndarray] = {}
     for name, row in [*heard.items(), ("", None)]:
@@ -242,32 +256,36 @@ def write_sound(folder: Path, heard: Mapping[str, Heard]) -> list[str]:
 # compare
 
 
-def compare(run: Path, spoken: Path) -> dict[str, Any]:
+def compare(spoken: Path, runs: Sequence[Path]) -> dict[str, Any]:
     """WER of both, and the difference with its interval. Raises ValueError where they are not of the same rows."""
-    from ttsbench.score.protocol import find_protocol
-    from ttsbench.score.run import score_wer
     from ttsbench.score.source import RunSource
-    from ttsbench.score.transcripts import TranscriptCache
 
     about = json.loads((spoken / ABOUT).read_text(encoding="utf-8"))
-    ours, protocol, cache = RunSource.open(run), find_protocol(PROTOCOL), TranscriptCache.default()
-    with tempfile.TemporaryDirectory() as folder:
-        theirs = as_run(ours, about, dict(sounds(spoken, about["files"])), Path(folder))
-        cpu, gpu = (score_wer(source, [protocol], cache=cache)[protocol.id] for source in (ours, theirs))
-    before, words = edits(cpu.rows)
-    more = edits(gpu.rows)[0] - before
-    low, high = paired_interval(more, words)
+    pcm = dict(sounds(spoken, about["files"]))
+    cpu: list[tuple[WerRecord, ...]] = []
+    gpu: list[tuple[WerRecord, ...]] = []
+    for number, run in enumerate(runs):
+        ours = RunSource.open(run)
+        with tempfile.TemporaryDirectory() as folder:
+            theirs = as_run(ours, number, about, pcm, Path(folder))
+            cpu.append(judged(ours))
+            gpu.append(judged(theirs))
+    before, words = edits(cpu)
+    more = edits(gpu)[0] - before
+    low, high = paired_interval(more.sum(axis=0), words.sum(axis=0))
     differing = [
-        {"utterance_id": a.utterance_id, "text": a.reference, "cpu": a.hypothesis, "gpu": b.hypothesis}
-        for a, b in zip(cpu.rows, gpu.rows, strict=True)
+        {"seed": number, "utterance_id": a.utterance_id, "text": a.reference, "cpu": a.hypothesis, "gpu": b.hypothesis}
+        for number, (ours, theirs) in enumerate(zip(cpu, gpu, strict=True))
+        for a, b in zip(ours, theirs, strict=True)
         if a.wer_pct != b.wer_pct
     ]
     return {
-        "protocol": protocol.id,
-        "rows": len(words),
+        "protocol": PROTOCOL,
+        "sentences": words.shape[1],
+        "seeds": words.shape[0],
         "reference_words": int(words.sum()),
-        "cpu": _figures(cpu.summary, "cpu", "float32", ours.manifest.audio_s),
-        "gpu": _figures(gpu.summary, about["device"], about["dtype"], theirs.manifest.audio_s),
+        "cpu": {"device": "cpu", "dtype": "float32", **_figures(cpu)},
+        "gpu": {"device": about["device"], "dtype": about["dtype"], **_figures(gpu)},
         "difference_pct_points": round(100 * float(more.sum() / words.sum()), 3),
         "interval_pct_points": [round(low, 3), round(high, 3)],
         "zero_inside": bool(low <= 0 <= high),
@@ -275,48 +293,57 @@ def compare(run: Path, spoken: Path) -> dict[str, Any]:
     }
 
 
+def judged(source: RunSource) -> tuple[WerRecord, ...]:
+    """Every row under the protocol, transcripts kept where `ttsbench score` keeps them."""
+    from ttsbench.score.protocol import find_protocol
+    from ttsbench.score.run import score_wer
+    from ttsbench.score.transcripts import TranscriptCache
+
+    return score_wer(source, [find_protocol(PROTOCOL)], cache=TranscriptCache.default())[PROTOCOL].rows
+
+
 def sounds(folder: Path, files: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """float32 PCM by utterance id."""
+    """float32 PCM by key."""
     for file in files:
         with np.load(folder / file) as arrays:
             yield from ((key.removesuffix(".pcm"), arrays[key]) for key in arrays.files if key.endswith(".pcm"))
 
 
-def as_run(cpu: RunSource, about: Mapping[str, Any], pcm: Mapping[str, np.ndarray], folder: Path) -> RunSource:
-    """The spoken rows as the scorer reads a run: the CPU's records with this sound in place of theirs."""
+def as_run(
+    cpu: RunSource, number: int, about: Mapping[str, Any], pcm: Mapping[str, np.ndarray], folder: Path
+) -> RunSource:
+    """The rows spoken for run `number` as the scorer reads a run: the CPU's records with this sound for theirs."""
     from ttsbench.records import RowStatus, RunFolder, sha256_of
     from ttsbench.records.wav import count_clipped, to_pcm16, write_wav
 
     if about["checkpoint_files"] != (cpu.manifest.checkpoint and cpu.manifest.checkpoint.files):
         raise ValueError("the two were not spoken by the same checkpoint")
-    ends = {row["utterance_id"]: row for row in about["rows"]}
+    ends = {row["key"]: row for row in about["rows"]}
     rate, rows = about["sample_rate_hz"], {}
     for index, record in cpu.log.rows.items():
-        if record.utterance_id not in pcm:
-            raise ValueError(f"row {record.utterance_id} was not spoken")
-        sound, end = pcm[record.utterance_id], ends[record.utterance_id]
-        if end["finish"] not in ("stop", "length"):
-            raise ValueError(f"row {record.utterance_id} {end['finish']}: {end['error']}")
-        path = folder / Path(record.wav_path or record.utterance_id).name
+        key = key_of(number, record.utterance_id)
+        if key not in ends or ends[key]["finish"] not in ("stop", "length"):
+            raise ValueError(f"row {key} was not spoken: {ends.get(key, 'not asked for')}")
+        sound, end = pcm[key], ends[key]
+        path = folder / f"{index}.wav"
         data = write_wav(path, to_pcm16(sound), rate)
         rows[index] = record.revised(
             status=RowStatus.OK if end["finish"] == "stop" else RowStatus.LENGTH, finish_reason=end["finish"],
             frames=end["frames"], frames_generated=end["frames"], samples=len(sound), duration_s=len(sound) / rate,
             wav_path=path.name, wav_sha256=sha256_of(data), clipped_samples=count_clipped(sound), chunks=end["frames"],
         )  # fmt: skip
-    manifest = cpu.manifest.model_copy(update={"audio_s": sum(len(sound) for sound in pcm.values()) / rate})
-    return replace(cpu, folder=RunFolder(folder), manifest=manifest, log=replace(cpu.log, rows=rows))
+    return replace(cpu, folder=RunFolder(folder), log=replace(cpu.log, rows=rows))
 
 
-def edits(rows: Sequence[WerRecord]) -> tuple[np.ndarray, np.ndarray]:
-    """Errors and reference words of each row. Raises ValueError for a row on which the recogniser broke."""
-    pairs = []
-    for row in rows:
-        if row.substitutions is None or row.deletions is None or row.insertions is None or row.reference_words is None:
-            raise ValueError(f"row {row.row_index} has no WER: {row.cause_detail}")
-        pairs.append((row.substitutions + row.deletions + row.insertions, row.reference_words))
-    errors, words = np.array(pairs).T
-    return errors, words
+def edits(runs: Sequence[Sequence[WerRecord]]) -> tuple[np.ndarray, np.ndarray]:
+    """Errors and reference words [runs, rows]. Raises ValueError for a row on which the recogniser broke."""
+    errors, words = [], []
+    for rows in runs:
+        if broken := [row for row in rows if row.wer_pct is None]:
+            raise ValueError(f"row {broken[0].row_index} has no WER: {broken[0].cause_detail}")
+        errors.append([(row.substitutions or 0) + (row.deletions or 0) + (row.insertions or 0) for row in rows])
+        words.append([row.reference_words or 0 for row in rows])
+    return np.array(errors), np.array(words)
 
 
 def paired_interval(more_errors: np.ndarray, words: np.ndarray) -> tuple[float, float]:
@@ -329,17 +356,14 @@ def paired_interval(more_errors: np.ndarray, words: np.ndarray) -> tuple[float, 
     return float(low), float(high)
 
 
-def _figures(summary: WerSummary, device: str, dtype: str, audio_s: float) -> dict[str, Any]:
-    stats = summary.all_rows
-    assert stats is not None  # every row has a WER
-    assert stats.corpus_pct is not None
+def _figures(runs: Sequence[Sequence[WerRecord]]) -> dict[str, Any]:
+    errors, words = edits(runs)
+    every = [row for rows in runs for row in rows]
     return {
-        "device": device,
-        "dtype": dtype,
-        "audio_s": round(audio_s, 2),
-        "corpus_wer_pct": round(stats.corpus_pct, 3),
-        "sentence_mean_wer_pct": round(stats.sentence_mean_pct, 3),
-        "errors": [stats.substitutions, stats.deletions, stats.insertions],
+        "corpus_wer_pct": round(100 * float(errors.sum() / words.sum()), 3),
+        "by_seed": [round(100 * float(e.sum() / w.sum()), 3) for e, w in zip(errors, words, strict=True)],
+        "audio_s": round(sum(row.audio_s or 0.0 for row in every), 2),
+        "charged": sum(row.cause is not None for row in every),
     }
 
 
@@ -347,26 +371,26 @@ def verdict(found: Mapping[str, Any]) -> str:
     """For people."""
     low, high = found["interval_pct_points"]
     where = "zero lies inside: no difference shown" if found["zero_inside"] else "zero lies outside: they differ"
-    lines = [
-        f"{side}: corpus WER {found[side]['corpus_wer_pct']:.2f} %, {found[side]['device']} in {found[side]['dtype']}"
-        for side in ("cpu", "gpu")
-    ]
-    difference = (
-        f"difference {found['difference_pct_points']:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}; {where}"
-    )
-    return "\n".join([*lines, f"{found['rows']} rows, {found['reference_words']} words; {difference}"])
+    sides = []
+    for side in ("cpu", "gpu"):
+        said, seeds = found[side], " / ".join(f"{wer:.2f}" for wer in found[side]["by_seed"])
+        ran = f"{said['device']} in {said['dtype']}"
+        sides.append(f"{side}: corpus WER {said['corpus_wer_pct']:.2f} % (by seed {seeds}), {ran}")
+    size = f"{found['sentences']} sentences, {found['seeds']} seeds, {found['reference_words']} words"
+    difference = f"difference {found['difference_pct_points']:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}"
+    return "\n".join([*sides, f"{size}: {difference}; {where}"])
 
 
 def main() -> int:
     options = parse(sys.argv[1:])
     match options.half:
         case "prepare":
-            prepare(options.run, options.target)
+            prepare(options.target, options.run)
         case "speak":
             device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
             return 0 if speak(options.source, options.folder, device, options.dtype, options.concurrency) else 1
         case "compare":
-            found = compare(options.run, options.folder)
+            found = compare(options.folder, options.run)
             print(json.dumps(found, ensure_ascii=False))
             print(verdict(found))
     return 0
@@ -376,8 +400,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     halves = parser.add_subparsers(dest="half", required=True)
     one = halves.add_parser("prepare", help="make the file that travels to the GPU's machine")
-    one.add_argument("run", type=Path, help="run folder of the CPU")
     one.add_argument("target", type=Path, help="JSON file to write")
+    one.add_argument("run", type=Path, nargs="+", help="run folders of the CPU, one per seed")
     two = halves.add_parser("speak", help="speak its rows")
     two.add_argument("source", type=Path, help="what prepare wrote")
     two.add_argument("folder", type=Path, help="folder to make for sound and codes")
@@ -385,8 +409,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     two.add_argument("--dtype", choices=DTYPES, default="bfloat16")
     two.add_argument("--concurrency", type=int, default=16)
     three = halves.add_parser("compare", help="score both")
-    three.add_argument("run", type=Path, help="run folder of the CPU")
     three.add_argument("folder", type=Path, help="what speak wrote")
+    three.add_argument("run", type=Path, nargs="+", help="run folders of the CPU, as given to prepare")
     return parser.parse_args(arguments)
 
 
