@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from scripts.bench_kernels import cases_of, operations
-from ttsbench.kernels import attention, causal_conv, linear, shift_tails
+from ttsbench.kernels import attention, causal_conv, rms_norm, shift_tails
 from ttsbench.kernels.attention import cases as attention_cases
 from ttsbench.kernels.causal_conv import cases as conv_cases
 from ttsbench.kernels.draw import cases as draw_cases
-from ttsbench.kernels.linear import cases as linear_cases
+from ttsbench.kernels.rms_norm import cases as norm_cases
 from ttsbench.kernels.shift_tails import cases as shift_cases
 from ttsbench.kernels.work import RELEASED, Work
 
@@ -42,7 +42,7 @@ def unpoisoned(work: Work) -> Work:
 
 def test_every_folder_with_a_kernel_is_found() -> None:
     """Red when a folder without `cases.py` slips through."""
-    assert {"attention", "causal_conv", "draw", "linear", "shift_tails"} <= set(OPERATIONS)
+    assert {"attention", "causal_conv", "draw", "rms_norm", "shift_tails"} <= set(OPERATIONS)
     assert len(OPERATIONS) >= 12
 
 
@@ -88,9 +88,12 @@ def test_cold_tensors_are_renewed_and_no_other(op: str) -> None:
 
 
 def test_the_least_work_by_hand() -> None:
-    """Of four cases. Red when bytes are counted twice, a weight is forgotten, or a table is taken whole."""
-    vector = linear_cases.work(linear_cases.Case("", 4096, 1024), "cpu", torch.bfloat16)
-    assert (vector.num_bytes, vector.flops) == (2 * (4096 * 1024 + 1024 + 4096), 2 * 4096 * 1024)
+    """Of some cases. Red when bytes are counted twice, a weight is forgotten, or a table is taken whole."""
+    first, later = (
+        norm_cases.work(norm_cases.Case("", 8, 64, residual=r), "cpu", torch.bfloat16) for r in (False, True)
+    )
+    assert first.num_bytes == 2 * (8 * 64 + 64 + 8 * 64)
+    assert later.num_bytes == 2 * (2 * 8 * 64 + 64 + 2 * 8 * 64)
 
     conv = conv_cases.work(conv_cases.Case("", 2, 4, 32, 48, taps=7, residual=True, plain=True), "cpu", torch.bfloat16)
     inputs, tails, outputs = 2 * 4 * 32, 2 * 6 * 32, 3 * 2 * 4 * 48
@@ -128,7 +131,7 @@ def test_the_operations_are_what_the_benchmark_times() -> None:
     for cases, operation in (
         (attention_cases, attention.paged_attention),
         (conv_cases, causal_conv.causal_conv),
-        (linear_cases, linear.linear),
+        (norm_cases, rms_norm.add_rms_norm),
         (shift_cases, shift_tails.shift_tails),
     ):
         assert cases.work(cases.SMALL[0], "cpu", torch.float32).kernel is operation
