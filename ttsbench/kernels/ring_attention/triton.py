@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ttsbench.kernels.overlap import follow, overlapping
+
 BLOCK = 32
 """Positions read at a time: the window of 72 is 71 old ones, three blocks."""
 
@@ -22,8 +24,10 @@ BLOCK = 32
 def ring_attention_kernel(  # type: ignore[no-untyped-def]
     qkv_ptr, key_ptr, value_ptr, slot_ptr, position_ptr, frequency_ptr, out_ptr, ring, window, scale,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """The halves of a head that rotate against each other are kept apart: two vectors of HALF = E / 2, padded."""
+    follow(OVERLAP)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kv_head = head // (HEADS // KV_HEADS)
     slot = tl.load(slot_ptr + row)
@@ -95,6 +99,6 @@ def ring_attention(
     ring_attention_kernel[(rows, heads)](
         qkv, keys, values, slots, position, frequencies, out, ring, window, head_dim**-0.5,
         HEADS=heads, KV_HEADS=kv_heads, HALF=head_dim // 2, BLOCK_H=triton.next_power_of_2(head_dim // 2),
-        BLOCK=BLOCK, num_warps=2,
+        BLOCK=BLOCK, num_warps=2, **overlapping(qkv.device),
     )  # fmt: skip
     return out
