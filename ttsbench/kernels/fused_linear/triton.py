@@ -83,7 +83,7 @@ def finish(  # type: ignore[no-untyped-def]
     tl.store(out_at, sums.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "parts"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["rows", "parts", "squares_part"])  # type: ignore[untyped-decorator]
 def fused_linear_kernel(  # type: ignore[no-untyped-def]
     x, weight, x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     part_ptr, ticket_ptr, x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
@@ -183,7 +183,7 @@ MATVEC_OUTPUTS, MATVEC_WARPS = 2, 4
 """Outputs and warps of a program of `matvec`: two outputs a program, measured on an H200 (docs/measurements.md)."""
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["parts", "squares_part"])  # type: ignore[untyped-decorator]
 def matvec_kernel(  # type: ignore[no-untyped-def]
     x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     outputs, width, parts, squares_part, eps, OUTPUTS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
