@@ -228,11 +228,17 @@ def tune(chains: list[Chain], names: tuple[str, ...], pool: Any, deadline: float
         for product in chain.stack.products:
             own = candidates(chain.rows, product) if product.name in names else iter(())
             trials += [Trial(product, chain.rows, tile, parts_of(chain, product)) for tile in own]
-            if product.name not in names:  # the neighbours of a residual product, for each width that its tile may have
-                for columns in (16, 32, 64, 128):
+            if product.name not in names and product.kind != "residual":
+                for columns in (16, 32, 64, 128):  # what reads a residual product, for each width its tile may have
                     trials.append(Trial(product, chain.rows, chain.tiles[product.name], chain.stack.width // columns))
     start = time.perf_counter()
-    right = dict(zip(trials, pool.imap(is_right, trials, chunksize=1), strict=True))
+    right = dict.fromkeys(trials, False)
+    answers = pool.imap(is_right, trials, chunksize=1)
+    for trial in trials:
+        try:
+            right[trial] = answers.next(timeout=max(0.0, start + 0.6 * (deadline - start) - time.perf_counter()))
+        except multiprocessing.TimeoutError:
+            break  # what is not compiled by now is not tried
     print(json.dumps({"compiled": len(trials), "right": sum(right.values()),
                       "seconds": round(time.perf_counter() - start, 1)}), flush=True)  # fmt: skip
     for name in names:
