@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ttsbench.kernels.causal_conv.packed import ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 
 
 @triton.jit
@@ -234,7 +234,7 @@ def causal_conv(
         EVEN_K=conv.weight.shape[0] % tile.terms == 0, EVEN_N=width % tile.width == 0,
         WHOLE_TAPS=channels % tile.terms == 0, VECTOR=tile.vector,
         PRECISION="ieee" if x.dtype == torch.float32 else None,
-        num_warps=tile.warps, num_stages=tile.stages, **overlapping(x.device),
+        num_warps=tile.warps, num_stages=tile.stages, **overlap(x),
     )  # fmt: skip
 
 

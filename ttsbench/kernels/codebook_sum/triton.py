@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 
 BLOCK = 128
 """Columns of a program: one stream of the released width 512 still has four programs."""
@@ -40,5 +40,5 @@ def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
     grid = (rows, triton.cdiv(width, BLOCK))
     codebook_sum_kernel[grid](
         codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books, BLOCK=BLOCK,
-        num_warps=1, **overlapping(out.device),
+        num_warps=1, **overlap(out),
     )  # fmt: skip

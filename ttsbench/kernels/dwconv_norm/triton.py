@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 
 
 @triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
@@ -52,6 +52,6 @@ def dwconv_norm(x: Tensor, tail: Tensor, slots: Tensor, weights: DepthwiseNorm) 
     dwconv_norm_kernel[(rows * length,)](
         x, tail, slots, weights.weight, weights.bias, weights.gain, weights.shift, out, length, channels, weights.eps,
         TAPS=weights.tail + 1, BLOCK=triton.next_power_of_2(channels), num_warps=4,
-        **overlapping(x.device),
+        **overlap(x),
     )  # fmt: skip
     return out

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 
 BLOCK_N = 32
 
@@ -53,6 +53,6 @@ def output_conv(x: Tensor, tail: Tensor, slots: Tensor, weight: Tensor, bias: Te
     output_conv_kernel[(rows, triton.cdiv(length, BLOCK_N))](
         x, tail, slots, weight, bias, pcm, length, channels,
         TAPS=taps, BLOCK_N=BLOCK_N, BLOCK_C=triton.next_power_of_2(channels), num_warps=4,
-        **overlapping(x.device),
+        **overlap(x),
     )  # fmt: skip
     return pcm

@@ -17,7 +17,7 @@ from torch import Tensor
 from ttsbench.kernels.causal_conv.packed import ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile
 from ttsbench.kernels.causal_conv.triton import check, finish, past, product, sine_squared
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 from ttsbench.kernels.residual_unit.tiles import choose
 
 
@@ -119,5 +119,5 @@ def residual_unit(
         WRITE_PLAIN=plain is not None, EVEN_K=dilated.weight.shape[0] % tile.terms == 0,
         WHOLE_TAPS=channels % tile.terms == 0, VECTOR=tile.vector,
         PRECISION="ieee" if x.dtype == torch.float32 else None,
-        num_warps=tile.warps, num_stages=tile.stages, **overlapping(x.device),
+        num_warps=tile.warps, num_stages=tile.stages, **overlap(x),
     )  # fmt: skip

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.overlap import follow, overlapping
+from ttsbench.kernels.overlap import follow, overlap
 from ttsbench.kernels.shift_tails.packed import BLOCK, TailPlan
 
 
@@ -50,5 +50,5 @@ def shift_tails(inputs: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan) ->
     assert all(site.tail <= BLOCK for site in plan.sites)
     grid = (plan.parts.shape[0], slots.numel())
     shift_tails_kernel[grid](
-        inputs, tails, slots, plan.parts, BLOCK=BLOCK, ALIGN=plan.align, num_warps=4, **overlapping(tails.device)
+        inputs, tails, slots, plan.parts, BLOCK=BLOCK, ALIGN=plan.align, num_warps=4, **overlap(tails)
     )
