@@ -13,9 +13,8 @@ from torch import Tensor
 from ttsbench.engine.attention import FrameCache
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.slot_state import SlotState
-from ttsbench.kernels.attention import Heads
 from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
-from ttsbench.kernels.linear import linear
+from ttsbench.kernels.fused_linear import Normed, linear
 from ttsbench.kernels.next_input import FrameRows, next_input
 from ttsbench.models.qwen3_tts.packed import PackedTalker
 
@@ -34,13 +33,13 @@ class FrameStep:
         self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
         """Codes, flags and slot of each row of the newest step: see `next_input`."""
 
-    def run(self, hidden: Tensor) -> None:
+    def run(self, hidden: Tensor | Normed) -> None:
         """One frame from `hidden` [R, D], the rows in the order of the control block's `frame_slots`."""
         count = len(hidden)
         control = self.state.control.device
         rows = Rows(control["frame_slots"][:count], control["frames"][:count], self.state.seeds)
         drawn = Drawn(self.codes[:count], self.sound[:count].fill_(True))
-        self._draw(hidden, prepared(rows, self.codes.shape[1]), drawn)
+        self._draw(hidden if isinstance(hidden, Normed) else Normed(hidden), prepared(rows, self.codes.shape[1]), drawn)
         frames = FrameRows(
             slots=rows.slots,
             frames=rows.frames,
@@ -56,21 +55,18 @@ class FrameStep:
             self.report[:count],
         )  # fmt: skip
 
-    def _draw(self, hidden: Tensor, rows: Rows, drawn: Drawn) -> None:
-        """Codes of all codebooks. Positions 0 and 1 of the predictor (hidden state, code 0) go in together."""
+    def _draw(self, hidden: Normed, rows: Rows, drawn: Drawn) -> None:
+        """Codes of all codebooks. Positions 0 and 1 of the predictor (hidden state, code 0) go in together, the two of
+        a row side by side.
+        """
         packed, state, count = self.packed, self.state, len(hidden)
-        projected = packed.project(hidden)
-        x = torch.empty((2 * count, projected.shape[1]), device=hidden.device, dtype=hidden.dtype)
-        x[:count] = projected
+        width = packed.predictor.config.hidden_size
+        pairs = torch.empty((count, 2, width), device=packed.device, dtype=packed.dtype)
+        packed.project(hidden, pairs[:, 0])
         logits = linear(hidden, packed.head)
-        draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], x[count:])
-        first, second = self.positions.attend(count, 0), self.positions.attend(count, 1)
-
-        def attend_both(layer: int, qkv: Tensor, heads: Heads) -> Tensor:
-            return torch.cat((first(layer, qkv[:count], heads), second(layer, qkv[count:], heads)))
-
-        out = packed.predictor.run(x, attend_both)[count:]
-        x = x[count:]
+        draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
+        out = packed.predictor.run(pairs.flatten(0, 1), self.positions.attend_first_two(count)).every(1, 2)
+        x = torch.empty_like(pairs[:, 1])
         for book, head in enumerate(packed.lm_heads, start=1):
             if book > 1:
                 out = packed.predictor.run(x, self.positions.attend(count, book))

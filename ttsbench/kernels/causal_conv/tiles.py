@@ -32,6 +32,8 @@ class Tile:
     warps: int
     stages: int
     split: int = 1
+    vector: int = 0
+    """Inputs per load; 4 (8 bytes) go through the L1 cache, which then serves the other taps; 0 takes the most."""
 
     @property
     def width(self) -> int:

@@ -10,14 +10,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ttsbench.kernels.overlap import follow, overlap
+
 BLOCK = 128
 """Columns of a program: one stream of the released width 512 still has four programs."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def codebook_sum_kernel(  # type: ignore[no-untyped-def]
-    code_ptr, table_ptr, out_ptr, code_stride, size, width, BOOKS: tl.constexpr, BLOCK: tl.constexpr
-):
+    code_ptr, table_ptr, out_ptr, code_stride, size, width, BOOKS: tl.constexpr, BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    follow(OVERLAP)
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
     total = tl.zeros((BLOCK,), dtype=tl.float32)
@@ -35,5 +39,6 @@ def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
     assert out.shape == (rows, width) and out.is_contiguous()
     grid = (rows, triton.cdiv(width, BLOCK))
     codebook_sum_kernel[grid](
-        codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books, BLOCK=BLOCK, num_warps=1
-    )
+        codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books, BLOCK=BLOCK,
+        num_warps=1, **overlap(out),
+    )  # fmt: skip

@@ -11,13 +11,15 @@ import triton.language as tl
 from torch import Tensor
 
 from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
+from ttsbench.kernels.overlap import follow, overlap
 
 
 @triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
 def dwconv_norm_kernel(  # type: ignore[no-untyped-def]
     x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, out_ptr, length, channels, eps,
-    TAPS: tl.constexpr, BLOCK: tl.constexpr,
+    TAPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     stream, position = row // length, row % length
     slot = tl.load(slot_ptr + stream)
@@ -50,5 +52,6 @@ def dwconv_norm(x: Tensor, tail: Tensor, slots: Tensor, weights: DepthwiseNorm) 
     dwconv_norm_kernel[(rows * length,)](
         x, tail, slots, weights.weight, weights.bias, weights.gain, weights.shift, out, length, channels, weights.eps,
         TAPS=weights.tail + 1, BLOCK=triton.next_power_of_2(channels), num_warps=4,
+        **overlap(x),
     )  # fmt: skip
     return out

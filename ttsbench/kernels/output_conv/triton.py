@@ -12,14 +12,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ttsbench.kernels.overlap import follow, overlap
+
 BLOCK_N = 32
 
 
 @triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
 def output_conv_kernel(  # type: ignore[no-untyped-def]
     x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, pcm_ptr, length, channels,
-    TAPS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr,
+    TAPS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAP)
     stream = tl.program_id(0).to(tl.int64)
     position = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     slot = tl.load(slot_ptr + stream)
@@ -50,5 +53,6 @@ def output_conv(x: Tensor, tail: Tensor, slots: Tensor, weight: Tensor, bias: Te
     output_conv_kernel[(rows, triton.cdiv(length, BLOCK_N))](
         x, tail, slots, weight, bias, pcm, length, channels,
         TAPS=taps, BLOCK_N=BLOCK_N, BLOCK_C=triton.next_power_of_2(channels), num_warps=4,
+        **overlap(x),
     )  # fmt: skip
     return pcm

@@ -1,8 +1,9 @@
-"""A program owns one query head of one stream: it turns query and key, then reads the window in blocks of positions.
+"""A program owns one query head of one stream and has its whole window in registers.
 
-The new key and value come from registers, so a program needs nothing that another writes; the first program of a group
-stores them. Their ring row is that of position p - ring, which no query sees any more. Softmax is online, in float32,
-and starts from the new key, so there is no row without one.
+Old keys and values, and the angles, need nothing of the kernel before: they are on their way while it still ends. Their
+writer is the last frame, which has ended before this frame's first kernel lets another start. The new key and value
+come from registers, so a program needs nothing that another writes; the first program of a group stores them. Their
+ring row is that of position p - ring, which no query sees any more.
 
 Shapes: B rows, H query heads, K key-value heads, E head width, S slots.
 """
@@ -14,71 +15,63 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 32
-"""Positions read at a time: the window of 72 is 71 old ones, three blocks."""
+from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
+
+
+@triton.jit
+def turned(at, e, partner, cos, sin, known, kind: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Elements `e` of the head at `at`, turned against their `partner`, rounded as if they had been stored."""
+    head = tl.load(at + e, mask=known, other=0.0).to(tl.float32)
+    other = tl.load(at + partner, mask=known, other=0.0).to(tl.float32)
+    return (head * cos + other * sin).to(kind)
 
 
 @triton.jit(do_not_specialize=["ring", "window"])  # type: ignore[untyped-decorator]
 def ring_attention_kernel(  # type: ignore[no-untyped-def]
     qkv_ptr, key_ptr, value_ptr, slot_ptr, position_ptr, frequency_ptr, out_ptr, ring, window, scale,
-    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK: tl.constexpr,
+    HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """The halves of a head that rotate against each other are kept apart: two vectors of HALF = E / 2, padded."""
+    """HALF = E / 2 elements turn against the other half. BLOCK >= window - 1 old positions are read at once."""
+    let_next_start(OVERLAP)
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kv_head = head // (HEADS // KV_HEADS)
     slot = tl.load(slot_ptr + row)
     now = tl.load(position_ptr + slot).to(tl.int32)  # 64-bit remainders are slow
-    e = tl.arange(0, BLOCK_H)
-    known = e < HALF
-
-    angle = now.to(tl.float32) * tl.load(frequency_ptr + e, mask=known, other=0.0)
-    cos, sin = tl.cos(angle), tl.sin(angle)
-    heads = qkv_ptr + row * (HEADS + 2 * KV_HEADS) * 2 * HALF
-    q_at, k_at = heads + head * 2 * HALF, heads + (HEADS + kv_head) * 2 * HALF
-    v_at = k_at + KV_HEADS * 2 * HALF
-    kind = out_ptr.dtype.element_ty  # turned and rounded as if they had been stored
-    a, b = tl.load(q_at + e, mask=known, other=0.0), tl.load(q_at + HALF + e, mask=known, other=0.0)
-    a, b = a.to(tl.float32), b.to(tl.float32)
-    q_a, q_b = (a * cos - b * sin).to(kind).to(tl.float32), (b * cos + a * sin).to(kind).to(tl.float32)
-    a, b = tl.load(k_at + e, mask=known, other=0.0), tl.load(k_at + HALF + e, mask=known, other=0.0)
-    a, b = a.to(tl.float32), b.to(tl.float32)
-    k_a, k_b = (a * cos - b * sin).to(kind), (b * cos + a * sin).to(kind)
-    v_a, v_b = tl.load(v_at + e, mask=known, other=0.0), tl.load(v_at + HALF + e, mask=known, other=0.0)
+    e = tl.arange(0, BLOCK_E)
+    known = e < 2 * HALF
 
     stride = KV_HEADS * 2 * HALF
     start = slot * ring * stride + kv_head * 2 * HALF
+    old = now - window + 1 + tl.arange(0, BLOCK)
+    seen = (old >= 0) & (old < now)
+    at = start + (tl.where(seen, old, 0) % ring * stride)[:, None] + e[None, :]
+    keys = tl.load(key_ptr + at, mask=seen[:, None] & known[None, :], other=0.0)
+    values = tl.load(value_ptr + at, mask=seen[:, None] & known[None, :], other=0.0)
+
+    first = e < HALF
+    partner = tl.where(first, e + HALF, e - HALF)
+    angle = now.to(tl.float32) * tl.load(frequency_ptr + tl.minimum(e, partner), mask=known, other=0.0)
+    cos, sin = tl.cos(angle), tl.where(first, -tl.sin(angle), tl.sin(angle))
+
+    wait_for_previous(OVERLAP)
+    heads = qkv_ptr + row * (HEADS + 2 * KV_HEADS) * 2 * HALF
+    kind: tl.constexpr = out_ptr.dtype.element_ty
+    q = turned(heads + head * 2 * HALF, e, partner, cos, sin, known, kind).to(tl.float32) * scale
+    key = turned(heads + (HEADS + kv_head) * 2 * HALF, e, partner, cos, sin, known, kind)
+    value = tl.load(heads + (HEADS + KV_HEADS + kv_head) * 2 * HALF + e, mask=known, other=0.0)
+
+    own = tl.sum(q * key.to(tl.float32), 0)
+    scores = tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+    largest = tl.maximum(own, tl.max(scores, 0))
+    weights, own = tl.exp(scores - largest), tl.exp(own - largest)
+    out = own * value.to(tl.float32) + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+    out = out / (own + tl.sum(weights, 0))
+    tl.store(out_ptr + (row * HEADS + head) * 2 * HALF + e, out.to(kind), mask=known)
     if head % (HEADS // KV_HEADS) == 0:
         new = start + now % ring * stride + e
-        tl.store(key_ptr + new, k_a, mask=known)
-        tl.store(key_ptr + new + HALF, k_b, mask=known)
-        tl.store(value_ptr + new, v_a, mask=known)
-        tl.store(value_ptr + new + HALF, v_b, mask=known)
-
-    q_a, q_b = q_a * scale, q_b * scale
-    largest = tl.sum(q_a * k_a.to(tl.float32) + q_b * k_b.to(tl.float32), 0)
-    total = largest * 0.0 + 1.0
-    out_a, out_b = v_a.to(tl.float32), v_b.to(tl.float32)
-    oldest = tl.maximum(now - window + 1, 0)
-    for first in range(oldest, now, BLOCK):
-        seen = first + tl.arange(0, BLOCK)
-        inside = (seen < now)[:, None] & known[None, :]
-        at = start + (seen % ring * stride)[:, None] + e[None, :]
-        keys_a = tl.load(key_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        keys_b = tl.load(key_ptr + at + HALF, mask=inside, other=0.0).to(tl.float32)
-        values_a = tl.load(value_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        values_b = tl.load(value_ptr + at + HALF, mask=inside, other=0.0).to(tl.float32)
-        scores = tl.sum(keys_a * q_a[None, :] + keys_b * q_b[None, :], 1)
-        scores = tl.where(seen < now, scores, float("-inf"))
-        peak = tl.maximum(largest, tl.max(scores, 0))
-        weights, kept = tl.exp(scores - peak), tl.exp(largest - peak)
-        total = total * kept + tl.sum(weights, 0)
-        out_a = out_a * kept + tl.sum(weights[:, None] * values_a, 0)
-        out_b = out_b * kept + tl.sum(weights[:, None] * values_b, 0)
-        largest = peak
-
-    out_at = out_ptr + (row * HEADS + head) * 2 * HALF + e
-    tl.store(out_at, (out_a / total).to(kind), mask=known)
-    tl.store(out_at + HALF, (out_b / total).to(kind), mask=known)
+        tl.store(key_ptr + new, key, mask=known)
+        tl.store(value_ptr + new, value, mask=known)
 
 
 def ring_attention(
@@ -94,7 +87,7 @@ def ring_attention(
     out = torch.empty(rows, heads * head_dim, device=qkv.device, dtype=qkv.dtype)
     ring_attention_kernel[(rows, heads)](
         qkv, keys, values, slots, position, frequencies, out, ring, window, head_dim**-0.5,
-        HEADS=heads, KV_HEADS=kv_heads, HALF=head_dim // 2, BLOCK_H=triton.next_power_of_2(head_dim // 2),
-        BLOCK=BLOCK, num_warps=2,
+        HEADS=heads, KV_HEADS=kv_heads, HALF=head_dim // 2, BLOCK_E=triton.next_power_of_2(head_dim),
+        BLOCK=triton.next_power_of_2(window - 1), num_warps=4, **overlap(qkv),
     )  # fmt: skip
     return out

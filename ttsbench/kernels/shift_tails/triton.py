@@ -12,13 +12,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ttsbench.kernels.overlap import follow, overlap
 from ttsbench.kernels.shift_tails.packed import BLOCK, TailPlan
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def shift_tails_kernel(  # type: ignore[no-untyped-def]
-    input_ptr, tail_ptr, slot_ptr, part_ptr, BLOCK: tl.constexpr, ALIGN: tl.constexpr
+    input_ptr, tail_ptr, slot_ptr, part_ptr, BLOCK: tl.constexpr, ALIGN: tl.constexpr, OVERLAP: tl.constexpr
 ):
+    follow(OVERLAP)
     row, part = tl.program_id(1).to(tl.int64), part_ptr + tl.program_id(0) * 7
     slot = tl.load(slot_ptr + row)
     input_start = tl.multiple_of(tl.load(part), ALIGN)
@@ -47,4 +49,6 @@ def shift_tails(inputs: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan) ->
     assert slots.dtype == torch.int64 and slots.is_contiguous() and slots.numel() <= plan.max_rows
     assert all(site.tail <= BLOCK for site in plan.sites)
     grid = (plan.parts.shape[0], slots.numel())
-    shift_tails_kernel[grid](inputs, tails, slots, plan.parts, BLOCK=BLOCK, ALIGN=plan.align, num_warps=4)
+    shift_tails_kernel[grid](
+        inputs, tails, slots, plan.parts, BLOCK=BLOCK, ALIGN=plan.align, num_warps=4, **overlap(tails)
+    )

@@ -22,12 +22,13 @@ from ttsbench.kernels.causal_conv import SnakeWeights, causal_conv
 from ttsbench.kernels.codebook_sum import codebook_sum
 from ttsbench.kernels.dwconv_norm import dwconv_norm
 from ttsbench.kernels.output_conv import output_conv
+from ttsbench.kernels.residual_unit import fused, residual_unit
 from ttsbench.kernels.ring_attention import ring_attention
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.kernels.shift_tails import TailPlan, TailSite, shift_tails
 from ttsbench.kernels.swiglu import silu_mul
 from ttsbench.models.qwen3_tts.codec_config import CodecDecoderConfig
-from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, LayerWeights, PackedDecoder, StageWeights
+from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, LayerWeights, PackedDecoder, StageWeights, UnitWeights
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 
 
@@ -129,13 +130,26 @@ class FrameCodec:
         snakes = [*(unit.before for unit in block.units[1:]), next_snake]
         for number, (unit, snake) in enumerate(zip(block.units, snakes, strict=True)):
             site += 1
-            x, middle, active = self._input(site, rows), torch.empty_like(active), self._input(site + 1, rows)
-            plain = torch.empty_like(middle) if number + 1 < len(snakes) else None
-            causal_conv(x, self._tails[site], slots, unit.dilated, activation=unit.between, active=middle)
-            causal_conv(middle, None, slots, unit.pointwise, residual, snake, plain, active)
+            plain = torch.empty_like(residual) if number + 1 < len(snakes) else None
+            self._unit(unit, slots, site, residual, snake, plain)
             if plain is not None:
                 residual = plain
         return site + 1
+
+    def _unit(
+        self, unit: UnitWeights, slots: Tensor, site: int, residual: Tensor, snake: SnakeWeights, plain: Tensor | None
+    ) -> None:
+        """The unit whose input is at `site`: its sum to `plain`, if one follows, and its Snake to the next site."""
+        rows = len(slots)
+        x, active = self._input(site, rows), self._input(site + 1, rows)
+        if fused(rows * x.shape[1], x.shape[2]):
+            residual_unit(
+                x, self._tails[site], slots, unit.dilated, unit.between, unit.pointwise, residual, snake, plain, active
+            )
+        else:
+            middle = torch.empty_like(active)
+            causal_conv(x, self._tails[site], slots, unit.dilated, activation=unit.between, active=middle)
+            causal_conv(middle, None, slots, unit.pointwise, residual, snake, plain, active)
 
 
 def positions_per_frame(config: CodecDecoderConfig) -> list[int]:
