@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbench.kernels.fused_linear import gated_linear, linear, reference, residual_linear
 from ttsbench.kernels.fused_linear.normed import Normed
+from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,22 @@ SMALL = (
 )
 
 
-def released(rows: int) -> tuple[Case, ...]:
-    """The products of a step of `rows` rows at both released sizes."""
-    return (
-        Case("qkv of 2048", rows, 4096, 2048, parts=64),
-        Case("o of 2048", rows, 2048, 2048, "residual"),
-        Case("gate and up of 2048", rows, 6144, 2048, "gated", parts=64),
-        Case("down of 2048", rows, 2048, 6144, "residual"),
-        Case("qkv of 1024", rows, 4096, 1024, parts=32),
-        Case("o of 1024", rows, 1024, 2048, "residual"),
-        Case("gate and up of 1024", rows, 3072, 1024, "gated", parts=32),
-        Case("down of 1024", rows, 1024, 3072, "residual"),
-        Case("talker head", rows, 3072, 2048, parts=64),
-        Case("predictor head", rows, 2048, 1024, parts=32),
-        Case("projection", rows, 1024, 2048, "bias", parts=64),
-    )
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """The products of a step of `rows` rows: talker and code predictor of one released model."""
+    cases = [
+        Case("talker head", rows, 3072, sizes.width, parts=sizes.width // 32),
+        Case("predictor head", rows, 2048, PREDICTOR.width, parts=PREDICTOR.width // 32),
+    ]
+    for of in dict.fromkeys((sizes, PREDICTOR)):
+        cases += [
+            Case(f"qkv of {of.width}", rows, 4096, of.width, parts=of.width // 32),
+            Case(f"o of {of.width}", rows, of.width, 2048, "residual"),
+            Case(f"gate and up of {of.width}", rows, of.inner, of.width, "gated", parts=of.width // 32),
+            Case(f"down of {of.width}", rows, of.width, of.inner, "residual"),
+        ]
+    if sizes.width != PREDICTOR.width:
+        cases.append(Case("projection", rows, PREDICTOR.width, sizes.width, "bias", parts=sizes.width // 32))
+    return cases
 
 
 @dataclass(frozen=True)
@@ -99,3 +102,27 @@ def inputs(case: Case, device: str, dtype: torch.dtype) -> Inputs:
         residual, norm = normal(case.rows, case.outputs).to(dtype) * case.width**0.5, normal(case.outputs).to(dtype)
     bias = normal(case.outputs).to(dtype) if case.kind == "bias" else None
     return Inputs(x, plain, weight, bias, residual, norm, 1e-6, out)
+
+
+def work(case: Case, device: str, dtype: torch.dtype) -> Work:
+    """Torch finishes the norm first, where there is one, and multiplies with the library's product."""
+    given = inputs(case, device, dtype)
+    weight = given.weight
+    outputs = (2 if case.kind == "residual" else 1) * case.rows * case.outputs * weight.element_size()
+    moved = nbytes(given.x.rows, given.x.squares, weight, given.bias, given.residual, given.norm) + outputs
+    cold, flops = (weight, given.bias, given.norm), 2.0 * case.rows * weight.numel()
+    if case.kind == "gated":
+        return Work(gated_linear, _gated, (given.x, weight), cold, moved, flops)
+    if case.kind == "residual":
+        arguments = (given.x.rows, weight, given.residual, given.norm, given.eps)
+        return Work(residual_linear, reference.residual_linear, arguments, cold, moved, flops)
+    return Work(linear, _linear, (given.x, weight, given.bias, given.out), cold, moved, flops)
+
+
+def _gated(x: Normed, weight: Tensor) -> Tensor:
+    return reference.gated_linear(x.finished(), weight)
+
+
+def _linear(x: Normed, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
+    result = reference.linear(x.finished(), weight, bias)
+    return result if out is None else out.copy_(result)

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.causal_conv.cases import unfolded
 from ttsbench.kernels.causal_conv.packed import TICKETS, ConvWeights, SnakeWeights
+from ttsbench.kernels.residual_unit import residual_unit
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ SMALL = (
 """Small enough for the interpreter."""
 
 
-def released(rows: int) -> list[Case]:
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
     """The narrow units of one frame of `rows` streams through the released decoder."""
     return [
         Case(f"unit {channels} d{d}", rows, length, channels, d, plain=d < 9)
@@ -67,11 +70,11 @@ def released(rows: int) -> list[Case]:
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int = 0) -> Inputs:
     """Random inputs of size 1 and outputs full of NaN; streams lie in scattered slots."""
-    noise = torch.Generator().manual_seed(seed)
+    noise = torch.Generator(device).manual_seed(seed)  # on the device: at 128 rows there are 25 million
     wide = torch.promote_types(dtype, torch.float32)
 
     def normal(*shape: int, scale: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
-        return (torch.randn(shape, generator=noise) * scale).to(device, kind)
+        return (torch.randn(shape, generator=noise, device=device) * scale).to(kind)
 
     def conv(taps: int, dilation: int) -> ConvWeights:
         terms = taps * case.channels
@@ -86,6 +89,33 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int
     empty = torch.full(shape, torch.nan, device=device, dtype=dtype)
     return Inputs(
         normal(*shape), normal(case.rows + 2, dilated.tail, case.channels),
-        torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device),
+        torch.randperm(case.rows + 2, generator=noise, device=device)[: case.rows],
         dilated, snake(), conv(1, 1), normal(*shape), snake(), empty.clone() if case.plain else None, empty,
     )  # fmt: skip
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """Torch runs the two products one after the other."""
+    given = inputs(case, device, dtype)
+    convs, snakes = (given.dilated, given.pointwise), (given.between, given.activation)
+    weights = [tensor for conv in convs for tensor in (conv.weight, conv.bias)]
+    weights += [tensor for snake in snakes for tensor in (snake.frequency, snake.gain)]
+    moved = case.rows * given.tail[0].nbytes + nbytes(given.x, given.residual, given.plain, given.active, *weights)
+    return Work(residual_unit, _apart, tuple(vars(given).values()), (given.tail, *weights), moved, case.flops)
+
+
+def _apart(
+    x: Tensor,
+    tail: Tensor,
+    slots: Tensor,
+    dilated: ConvWeights,
+    between: SnakeWeights,
+    pointwise: ConvWeights,
+    residual: Tensor,
+    activation: SnakeWeights,
+    plain: Tensor | None,
+    active: Tensor,
+) -> None:
+    middle = torch.empty_like(x)
+    unfolded(x, tail, slots, dilated, None, between, None, middle)
+    unfolded(middle, None, slots, pointwise, residual, activation, plain, active)
