@@ -85,6 +85,11 @@ def cases_of(op: str) -> Cases:
     return cast(Cases, import_module(f"ttsbench.kernels.{op}.cases"))
 
 
+def lacking(op: str) -> list[str]:
+    """What an operation has not of what `ttsbench/kernels/work.py` asks for."""
+    return [name for name in ("SMALL", "released", "work") if not hasattr(cases_of(op), name)]
+
+
 def plan(ops: Iterable[str], rows: Sequence[int], shape: str, small: bool) -> list[Task]:
     """Odd cases first, then the released ones by size; a case that two sizes share once."""
     tasks: dict[tuple[str, Any], Task] = {}
@@ -100,10 +105,10 @@ def plan(ops: Iterable[str], rows: Sequence[int], shape: str, small: bool) -> li
 
 def check(task: Task, device: str, dtypes: Sequence[str]) -> list[str]:
     """What is wrong with the case, in words, one line per dtype; nothing if all is well."""
-    compare = import_module(f"tests.kernels.test_{task.op}").compare
     errors = []
     for name in dtypes:
         try:
+            compare = import_module(f"tests.kernels.test_{task.op}").compare
             with poisoned_memory():
                 compare(task.case, device, DTYPES[name])
         except Exception as error:  # a kernel may fail in any way, and the other cases are to be checked all the same
@@ -178,7 +183,7 @@ def off_before(file: Path, tasks: Sequence[Task], source_sha256: str) -> set[Tas
     counts = [line["cases"] for line in lines if line.get("kind") == "checks"]
     if (sources, counts) != ([source_sha256], [len(tasks)]):
         raise SystemExit(f"{file} does not hold one whole check of these {len(tasks)} cases of this source")
-    off = {(line["op"], line["case"], line["rows"]) for line in lines if line.get("kind") == "off"}
+    off = {(line["op"], line["case"], line["rows"]) for line in lines if line.get("kind") == "off" and "case" in line}
     return {task for task in tasks if tuple(task.about.values()) in off}
 
 
@@ -195,21 +200,30 @@ class Bench:
         self.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.deadline = time.monotonic() + (options.seconds or float("inf"))
         self.failed: set[Task] = set()
+        self.left_out = False
 
     def run(self) -> bool:
         """Whether every case is right, and none was left untimed on either side."""
         options = self.options
         self.say(where := machine(ROOT))
-        tasks = plan(options.op or operations(), options.rows, options.shape, options.small)
+        tasks = plan(self.described(options.op or operations()), options.rows, options.shape, options.small)
         if options.checked:
             self.failed |= off_before(options.checked, tasks, where["source_sha256"])
         else:
             self.check(tasks)
         if self.device == "cpu" or options.check_only:
-            return not self.failed
+            return not self.failed and not self.left_out
         lines = self.measure([task for task in tasks if task.rows is not None and task not in self.failed])
         print(kernel_table([line for line in lines if "us" in line]))
-        return not self.failed and all(line.get("torch_us") is not None for line in lines)
+        return not self.failed and not self.left_out and all(line.get("torch_us") is not None for line in lines)
+
+    def described(self, ops: Sequence[str]) -> list[str]:
+        """Those that say their cases and work; the others are named."""
+        for op in ops:
+            if missing := lacking(op):
+                self.left_out = True
+                self.say({"kind": "off", "op": op, "error": f"cases.py has no {', '.join(missing)}"})
+        return [op for op in ops if not lacking(op)]
 
     def check(self, tasks: Sequence[Task]) -> None:
         began = time.monotonic()

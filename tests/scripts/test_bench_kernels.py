@@ -128,6 +128,18 @@ def test_a_case_that_is_off_is_named_and_the_others_go_on(
     assert Bench(parse(["--op", "rms_norm", "--small", "--device", "cpu"])).run()
 
 
+def test_an_operation_that_says_no_work_is_named_and_the_others_go_on(
+    interpreted: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Red when it ends the run, or is passed over in silence."""
+    monkeypatch.setattr(test_swiglu, "compare", lambda case, device, dtype: None)
+    monkeypatch.delattr("ttsbench.kernels.rms_norm.cases.work")
+    assert not Bench(parse(["--op", "rms_norm", "swiglu", "--small", "--device", "cpu"])).run()
+    printed = capsys.readouterr().out
+    assert "cases.py has no work" in printed
+    assert f'"cases": {len(cases_of("swiglu").SMALL)}, "off": 0' in printed
+
+
 def test_an_earlier_check_stands_for_its_own_cases_and_source_alone(
     interpreted: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

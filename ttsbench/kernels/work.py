@@ -4,7 +4,7 @@ Its `cases.py` offers
 
     SMALL                       odd little cases, checked and not timed
     released(rows, sizes)       what one step of `rows` sequences of a released model asks of it; may be nothing
-    work(case, device, dtype)   the `Work` of a case
+    work(case, device, dtype)   the `Work` of a case; on a CPU its kernel may be the reference
 
 and `tests/kernels/test_<op>.py` offers
 
