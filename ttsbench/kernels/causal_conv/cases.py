@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ttsbench.kernels.causal_conv.packed import TICKETS, ConvWeights, SnakeWeights
+from ttsbench.kernels.causal_conv.packed import TICKETS, Activation, ConvWeights, Gelu, SnakeWeights
 
 
 @dataclass(frozen=True)
 class Case:
-    """`rows` streams of `length` positions, `channels` to `width`. `plain` and `snake`: what is written."""
+    """`rows` streams of `length` positions, `channels` to `width` = `phases` positions. `plain`, `snake`: outputs."""
 
     name: str
     rows: int
@@ -25,6 +25,9 @@ class Case:
     residual: bool = False
     plain: bool = False
     snake: bool = True
+    phases: int = 1
+    gelu: bool = False
+    """In the place of the Snake."""
 
     @property
     def flops(self) -> int:
@@ -36,11 +39,9 @@ class Inputs:
     """Arguments of the operation, in its order."""
 
     x: Tensor
-    tail: Tensor | None
-    slots: Tensor
     conv: ConvWeights
     residual: Tensor | None
-    activation: SnakeWeights | None
+    activation: Activation | None
     plain: Tensor | None
     active: Tensor | None
 
@@ -54,41 +55,45 @@ SMALL = (
     Case("odd widths and a ragged last tile", 3, 7, 20, 36, taps=7, dilation=2),
     Case("residual unit", 2, 9, 32, 32, taps=1, residual=True, plain=True),
     Case("end of a block", 3, 5, 96, 96, taps=1, residual=True),
-    Case("upsampler", 2, 4, 32, 48, taps=2, plain=True),
+    Case("upsampler", 3, 4, 32, 48, taps=2, plain=True, phases=3),
     Case("sum alone", 2, 3, 16, 40, taps=3, plain=True, snake=False),
+    Case("GELU", 3, 2, 32, 40, taps=1, gelu=True),
     Case("split sums", 1, 4, 64, 64, taps=7),
 )
 """Small enough for the interpreter."""
 
-_BLOCKS = ((32, 768, 1920), (160, 384, 768), (640, 192, 288), (1920, 96, None))
-"""(positions a frame, channels, columns of the next upsampler) of the four blocks."""
+_BLOCKS = ((32, 768, 5), (160, 384, 4), (640, 192, 3), (1920, 96, None))
+"""(positions a frame, channels, rate of the next upsampler) of the four blocks."""
 
 
 def released(rows: int) -> list[Case]:
     """Every distinct product of one frame of `rows` streams through the released decoder."""
     cases = [
         Case("pre_conv", rows, 1, 512, 512, taps=3, plain=True, snake=False),
+        Case("stage upsampler", rows, 2, 1024, 2048, taps=1, plain=True, snake=False, phases=2),
+        Case("stage widen", rows, 4, 1024, 4096, taps=1, gelu=True),
+        Case("stage narrow", rows, 4, 4096, 1024, taps=1, residual=True, plain=True, snake=False),
         Case("decoder.0", rows, 4, 1024, 1536, taps=7),
-        Case("upsampler 8", rows, 4, 1536, 6144, taps=2, plain=True),
+        Case("upsampler 8", rows, 4, 1536, 6144, taps=2, plain=True, phases=8),
     ]
-    for length, channels, width in _BLOCKS:
+    for length, channels, rate in _BLOCKS:
         cases += [Case(f"unit {channels} d{d}", rows, length, channels, channels, taps=7, dilation=d) for d in (1, 9)]
         cases.append(Case(f"unit {channels} 1x1", rows, length, channels, channels, taps=1, residual=True, plain=True))
-        if width is not None:
-            cases.append(Case(f"upsampler to {width}", rows, length, channels, width, taps=2, plain=True))
+        if rate is not None:
+            width = channels // 2 * rate
+            cases.append(Case(f"upsampler {rate}", rows, length, channels, width, taps=2, plain=True, phases=rate))
     return cases
 
 
 def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int = 0) -> Inputs:
-    """Random inputs of size 1 and outputs full of NaN; streams lie in scattered slots."""
+    """Random inputs of size 1 and outputs full of NaN."""
     noise = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int, scale: float = 1.0, kind: torch.dtype = dtype) -> Tensor:
         return (torch.randn(shape, generator=noise) * scale).to(device, kind)
 
     terms, wide = case.taps * case.channels, torch.promote_types(dtype, torch.float32)
-    out = (case.rows, case.length, case.width)
-    tail = (case.taps - 1) * case.dilation
+    out = (case.length * case.phases, case.rows, case.width // case.phases)
     conv = ConvWeights(
         normal(terms, case.width, scale=terms**-0.5),
         normal(case.width, kind=wide),
@@ -96,12 +101,12 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int
         case.taps,
         case.dilation,
     )
-    activation = SnakeWeights(normal(case.width, kind=wide).exp(), normal(case.width, kind=wide).exp())
+    activation: Activation = Gelu()
+    if not case.gelu:
+        activation = SnakeWeights(normal(case.width, kind=wide).exp(), normal(case.width, kind=wide).exp())
     empty = torch.full(out, torch.nan, device=device, dtype=dtype)
     return Inputs(
-        normal(case.rows, case.length, case.channels),
-        normal(case.rows + 2, tail, case.channels) if tail else None,
-        torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device),
+        normal(conv.tail + case.length, case.rows, case.channels),
         conv,
         normal(*out) if case.residual else None,
         activation if case.snake else None,
