@@ -147,8 +147,8 @@ def test_a_tail_that_loses_its_newest_row_is_noticed(
 ) -> None:
     """The comparisons above can fail: each tail matters to them."""
 
-    def broken(inputs: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan) -> None:
-        shift_tails(inputs, tails, slots, plan)
+    def broken(inputs: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan, position: Tensor) -> None:
+        shift_tails(inputs, tails, slots, plan, position)
         plan.tails(tails, site)[slots, -1] = 0
 
     monkeypatch.setattr(codec_frame, "shift_tails", broken)

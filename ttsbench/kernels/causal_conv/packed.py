@@ -48,3 +48,11 @@ class SnakeWeights:
 
     frequency: Tensor
     gain: Tensor
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """x times the normal distribution up to x; it has no weights."""
+
+
+Activation = SnakeWeights | Gelu

@@ -1,15 +1,17 @@
-"""out[i] = bias + sum over taps t of x[i - (taps - 1 - t) * dilation] @ W[t], then residual, then Snake.
+"""out[i] = bias + sum over taps t of x[i + t * dilation] @ W[t], then residual, then an activation.
 
-Inputs before the call's first are rows of a stream's tail. Shapes: B rows, n positions, C channels, N outputs per
-position (an upsampler by r has N = r * its channels), S slots, T = (taps - 1) * dilation tail rows.
+`x` begins with the past, T = (taps - 1) * dilation positions, so output i lies under input i + T. Time comes first, then
+the stream: a position of all streams is one row of a matrix after another, and a tap is a whole number of rows away.
+Shapes: B streams, n positions, C channels, N = r * C' outputs per position: r positions of C' channels each.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ttsbench.kernels.causal_conv.packed import ConvWeights, SnakeWeights
+from ttsbench.kernels.causal_conv.packed import Activation, ConvWeights, Gelu, SnakeWeights
 
 
 def snake(x: Tensor, weights: SnakeWeights) -> Tensor:
@@ -19,26 +21,35 @@ def snake(x: Tensor, weights: SnakeWeights) -> Tensor:
 
 def causal_conv(
     x: Tensor,
-    tail: Tensor | None,
-    slots: Tensor,
     conv: ConvWeights,
     residual: Tensor | None = None,
-    activation: SnakeWeights | None = None,
+    activation: Activation | None = None,
     plain: Tensor | None = None,
     active: Tensor | None = None,
 ) -> None:
-    """Writes the sum to `plain` and its Snake to `active` [B, n, N], where they are given.
+    """Writes the sum to `plain` and its activation to `active` [r n, B, C'], where they are given.
 
-    `x` [B, n, C] is already activated; `tail` [S, T, C] is read in the rows `slots` [B] int64 and left as it is.
+    `x` [T + n, B, C] is already activated; `residual` as `plain`.
     """
-    n = x.shape[1]
-    full = x if tail is None else torch.cat((tail[slots], x), dim=1)
-    windows = [full[:, t * conv.dilation : t * conv.dilation + n] for t in range(conv.taps)]
+    n = x.shape[0] - conv.tail
+    windows = [x[t * conv.dilation : t * conv.dilation + n] for t in range(conv.taps)]
     out = torch.cat(windows, dim=2).to(conv.bias.dtype) @ conv.weight.to(conv.bias.dtype) + conv.bias
     if residual is not None:
-        out = out + residual
+        out = out + merged(residual, n)
     if plain is not None:
-        plain.copy_(out)
+        plain.copy_(phased(out, plain))
     if active is not None:
         assert activation is not None
-        active.copy_(snake(out, activation))
+        active.copy_(phased(F.gelu(out) if isinstance(activation, Gelu) else snake(out, activation), active))
+
+
+def phased(x: Tensor, like: Tensor) -> Tensor:
+    """[n, B, r * C'] as [r n, B, C']."""
+    n, streams, _ = x.shape
+    return x.view(n, streams, -1, like.shape[2]).transpose(1, 2).reshape(like.shape)
+
+
+def merged(x: Tensor, n: int) -> Tensor:
+    """[r n, B, C'] as [n, B, r * C']."""
+    _, streams, channels = x.shape
+    return x.view(n, -1, streams, channels).transpose(1, 2).reshape(n, streams, -1)

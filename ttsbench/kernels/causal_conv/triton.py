@@ -1,27 +1,35 @@
-"""The convolution as one matrix product whose left rows are gathered where they lie: in the frame or in the tails.
+"""The convolution as one matrix product whose left rows are gathered where they lie.
 
-A step of the sum takes BLOCK_K terms of the flat [taps * C]; term k is channel k % C of tap k // C, so a row of the
-left operand is one pointer per term and position, chosen between the frame and the slot's tail, never masked along
-channels. Channels are contiguous on both sides, and 16-byte loads stay whole since C is a multiple of 16 wherever it
-matters. The programs of one row tile are neighbours: they read the same inputs while these are in the L2 cache.
+Row i * B + b of the product is position i of stream b, and tap t reads the input's row t * dilation * B further down:
+time comes first, so all rows of a tile are one block of the input, whatever the tap and however few positions a frame
+has. A step of the sum takes BLOCK_K terms of one tap, or with `WHOLE_TAPS` false of the flat [taps * C]. The programs of
+one row tile are neighbours: they read the same inputs while these are in the L2 cache.
+
+With `BLOCKS` both operands are moved by the memory engine (TMA), which needs no thread's registers and no addresses; it
+reads zeros past the end of the channels, so that there a step always lies within one tap. Else by the threads.
 
 A tile of BLOCK_N + EXTRA_N columns keeps two accumulators over one left operand, as `tl.arange` knows only powers of
 two and the layers' widths are 3 * 2^i. With `parts` programs per tile each writes its part of the sum; the last to
 come adds the parts in order, so the result does not depend on who that is.
 
-Shapes: B rows, n positions, C channels, N columns, S slots, T tail rows; M = B * n, K = taps * C.
+Shapes: B streams, n positions, C channels, N = r * C' columns; M = n * B, K = taps * C.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ttsbench.kernels.causal_conv.packed import ConvWeights, SnakeWeights
+from ttsbench.kernels.causal_conv.packed import Activation, ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
 from ttsbench.kernels.overlap import follow, overlap
+
+NO_ACTIVATION, SNAKE, GELU = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
 @triton.jit
@@ -45,24 +53,43 @@ def sine_squared(x):  # type: ignore[no-untyped-def]
     return sine * sine
 
 
+@triton.jit
+def activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Snake or GELU of the sums of columns `column`."""
+    if ACTIVATION == SNAKE:
+        frequency = tl.load(frequency_ptr + column, mask=here, other=0.0)[None, :]
+        gain = tl.load(gain_ptr + column, mask=here, other=0.0)[None, :]
+        return sums + gain * sine_squared(frequency * sums)
+    else:
+        return 0.5 * sums * (1.0 + tl.erf(sums * 0.7071067811865476))
+
+
 @triton.jit  # type: ignore[untyped-decorator]
 def finish(  # type: ignore[no-untyped-def]
-    sums, row, column, inside, width,
+    sums, row, column, real, width, streams, channels_out,
     bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-    HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr, WRITE_ACTIVE: tl.constexpr,
+    PHASED: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr, ACTIVATION: tl.constexpr,
 ):  # fmt: skip
-    """Bias, residual and Snake of the sums of rows `row` and columns `column`, all in float32."""
-    at = row[:, None] * width + column[None, :]
+    """Bias, residual and activation of the sums of rows `row` and columns `column`, all in float32.
+
+    `PHASED`: the columns are several positions of `channels_out`, which in the output are `streams` rows apart.
+    """
     here = column < width
+    inside = real[:, None] & here[None, :]
+    if PHASED:
+        position = row // streams
+        phase = column // channels_out
+        row_at = position * (streams * width) + (row - position * streams) * channels_out
+        at = row_at[:, None] + (phase.to(tl.int64) * (streams - 1) * channels_out + column)[None, :]
+    else:
+        at = row[:, None] * width + column[None, :]
     sums += tl.load(bias_ptr + column, mask=here, other=0.0)[None, :]
     if HAS_RESIDUAL:
         sums += tl.load(residual_ptr + at, mask=inside, other=0.0).to(tl.float32)
     if WRITE_PLAIN:
         tl.store(plain_ptr + at, sums.to(plain_ptr.dtype.element_ty), mask=inside)
-    if WRITE_ACTIVE:
-        frequency = tl.load(frequency_ptr + column, mask=here, other=0.0)[None, :]
-        gain = tl.load(gain_ptr + column, mask=here, other=0.0)[None, :]
-        sums += gain * sine_squared(frequency * sums)
+    if ACTIVATION != NO_ACTIVATION:
+        sums = activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION)
         tl.store(active_ptr + at, sums.to(active_ptr.dtype.element_ty), mask=inside)
 
 
@@ -77,72 +104,62 @@ def sum_parts(part_ptr, at, inside, size, parts):  # type: ignore[no-untyped-def
 
 @triton.jit  # type: ignore[untyped-decorator]
 def product(  # type: ignore[no-untyped-def]
-    x_rows, tail_rows, position, weight_ptr, column, extra_column, first_step, end_step,
-    channels, width, taps, dilation,
+    x, weight, extra_weight, x_rows, weight_ptr, first_row, first_column, column, extra_column,
+    first_step, end_step, channels, width, taps, spacing,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EXTRA_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    HAS_TAIL: tl.constexpr, EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr,
-    VECTOR: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCKS: tl.constexpr, EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Sums of `column` and of `extra_column` (empty: the first again) over the steps from `first_step` on.
 
-    `x_rows` and `tail_rows` point to what an output of `position` reads of the frame and of the tail at no offset.
+    `spacing` rows of the input lie between two taps. `x`, `weight`, `extra_weight` are blocks of what the pointers
+    point to.
     """
     sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     extra_sums = tl.zeros((BLOCK_M, EXTRA_N if EXTRA_N else BLOCK_N), dtype=tl.float32)
     terms = taps * channels
     for step in range(first_step, end_step):
-        if WHOLE_TAPS:
+        if BLOCKS:
             tap = step % taps
-            channel = step // taps * BLOCK_K + tl.arange(0, BLOCK_K)
-            k = tap * channels + channel
-            back = (taps - 1 - tap) * dilation
-            start = tl.where(position >= back, x_rows, tail_rows) if HAS_TAIL else x_rows
-            x_at = start[:, None] + (channel - back * channels)[None, :]
+            channel = step // taps * BLOCK_K
+            left = x.load([first_row + tap * spacing, channel])
+            right = weight.load([tap * channels + channel, first_column])
+            if EXTRA_N > 0:
+                extra_right = extra_weight.load([tap * channels + channel, first_column + BLOCK_N])
         else:
-            k = step * BLOCK_K + tl.arange(0, BLOCK_K)
-            tap = k // channels
-            back = (taps - 1 - tap) * dilation
-            offset = k - (tap + back) * channels
-            if HAS_TAIL:
-                start = tl.where(position[:, None] >= back[None, :], x_rows[:, None], tail_rows[:, None])
-                x_at = start + offset[None, :]
+            if WHOLE_TAPS:
+                tap = step % taps
+                channel = step // taps * BLOCK_K + tl.arange(0, BLOCK_K)
+                k = tap * channels + channel
+                x_at = (x_rows + tap.to(tl.int64) * spacing * channels)[:, None] + channel[None, :]
             else:
-                x_at = x_rows[:, None] + offset[None, :]
-        if VECTOR > 0:
-            x_at = tl.max_contiguous(x_at, [1, VECTOR])
-        w_at = weight_ptr + k.to(tl.int64)[:, None] * width
-        x = tl.load(x_at) if EVEN_K else tl.load(x_at, mask=(k < terms)[None, :], other=0.0)
-        if EVEN_K and EVEN_N:
-            w = tl.load(w_at + column[None, :])
-        else:
-            w = tl.load(w_at + column[None, :], mask=(k < terms)[:, None] & (column < width)[None, :], other=0.0)
-        sums = tl.dot(x, w, sums, input_precision=PRECISION)
-        if EXTRA_N > 0:
+                k = step * BLOCK_K + tl.arange(0, BLOCK_K)
+                x_at = x_rows[:, None] + (k + (k // channels).to(tl.int64) * (spacing - 1) * channels)[None, :]
+            w_at = weight_ptr + k.to(tl.int64)[:, None] * width
+            left = tl.load(x_at) if EVEN_K else tl.load(x_at, mask=(k < terms)[None, :], other=0.0)
             if EVEN_K and EVEN_N:
-                v = tl.load(w_at + extra_column[None, :])
+                right = tl.load(w_at + column[None, :])
             else:
-                known = (k < terms)[:, None] & (extra_column < width)[None, :]
-                v = tl.load(w_at + extra_column[None, :], mask=known, other=0.0)
-            extra_sums = tl.dot(x, v, extra_sums, input_precision=PRECISION)
+                right = tl.load(w_at + column[None, :], mask=(k < terms)[:, None] & (column < width)[None, :], other=0.0)
+            if EXTRA_N > 0:
+                if EVEN_K and EVEN_N:
+                    extra_right = tl.load(w_at + extra_column[None, :])
+                else:
+                    known = (k < terms)[:, None] & (extra_column < width)[None, :]
+                    extra_right = tl.load(w_at + extra_column[None, :], mask=known, other=0.0)
+        sums = tl.dot(left, right, sums, input_precision=PRECISION)
+        if EXTRA_N > 0:
+            extra_sums = tl.dot(left, extra_right, extra_sums, input_precision=PRECISION)
     return sums, extra_sums
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def past(tail_ptr, slot_ptr, stream, position, tail, channels, x_rows, HAS_TAIL: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The `tail_rows` of `product`."""
-    if HAS_TAIL:
-        return tail_ptr + (tl.load(slot_ptr + stream) * tail + tail + position) * channels
-    else:
-        return x_rows
-
-
-@triton.jit(do_not_specialize=["rows", "length", "taps", "dilation", "tail", "parts"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["rows", "streams", "taps", "dilation", "parts", "all_steps"])  # type: ignore[untyped-decorator]
 def causal_conv_kernel(  # type: ignore[no-untyped-def]
-    x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-    part_ptr, ticket_ptr, rows, length, channels, width, taps, dilation, tail, parts,
+    x, weight, extra_weight, x_ptr, weight_ptr, bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
+    part_ptr, ticket_ptr, rows, streams, channels, width, channels_out, taps, dilation, all_steps, parts,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EXTRA_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
-    HAS_TAIL: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr, WRITE_ACTIVE: tl.constexpr,
-    EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr, VECTOR: tl.constexpr,
+    BLOCKS: tl.constexpr, PHASED: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr,
+    ACTIVATION: tl.constexpr, EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr,
     PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAP)
@@ -152,26 +169,21 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
 
     row = first_row + tl.arange(0, BLOCK_M)
     real = row < rows
-    row = tl.where(real, row, 0)  # rows past the end load row 0 and store nothing
-    stream, position = row // length, row % length
-    row = row.to(tl.int64)
-    x_rows = x_ptr + row * channels
-    tail_rows = past(tail_ptr, slot_ptr, stream, position, tail, channels, x_rows, HAS_TAIL)
+    row = tl.where(real, row, 0).to(tl.int64)  # rows past the end load row 0 and store nothing
     column = first_column + tl.arange(0, BLOCK_N)
     extra_column = first_column + BLOCK_N + tl.arange(0, EXTRA_N) if EXTRA_N else column
 
-    all_steps = tl.cdiv(taps * channels, BLOCK_K)
     steps = tl.cdiv(all_steps, parts)
     sums, extra_sums = product(
-        x_rows, tail_rows, position, weight_ptr, column, extra_column,
-        part * steps, tl.minimum((part + 1) * steps, all_steps), channels, width, taps, dilation,
-        BLOCK_M, BLOCK_N, EXTRA_N, BLOCK_K, HAS_TAIL, EVEN_K, EVEN_N, WHOLE_TAPS, VECTOR, PRECISION,
+        x, weight, extra_weight, x_ptr + row * channels, weight_ptr, first_row, first_column, column, extra_column,
+        part * steps, tl.minimum((part + 1) * steps, all_steps), channels, width, taps, dilation * streams,
+        BLOCK_M, BLOCK_N, EXTRA_N, BLOCK_K, BLOCKS, EVEN_K, EVEN_N, WHOLE_TAPS, PRECISION,
     )  # fmt: skip
 
-    inside = real[:, None] & (column < width)[None, :]
     last = True
     if SPLIT:
         size = rows.to(tl.int64) * width
+        inside = real[:, None] & (column < width)[None, :]
         at = row[:, None] * width + column[None, :]
         tl.store(part_ptr + part * size + at, sums, mask=inside)
         if EXTRA_N > 0:
@@ -188,60 +200,77 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
                 extra_sums = sum_parts(part_ptr, extra_at, extra_inside, size, parts)
     if last:
         finish(
-            sums, row, column, inside, width,
+            sums, row, column, real, width, streams, channels_out,
             bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-            HAS_RESIDUAL, WRITE_PLAIN, WRITE_ACTIVE,
+            PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION,
         )  # fmt: skip
         if EXTRA_N > 0:
             finish(
-                extra_sums, row, extra_column, real[:, None] & (extra_column < width)[None, :], width,
+                extra_sums, row, extra_column, real, width, streams, channels_out,
                 bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-                HAS_RESIDUAL, WRITE_PLAIN, WRITE_ACTIVE,
+                PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION,
             )  # fmt: skip
 
 
 def causal_conv(
     x: Tensor,
-    tail: Tensor | None,
-    slots: Tensor,
     conv: ConvWeights,
     residual: Tensor | None = None,
-    activation: SnakeWeights | None = None,
+    activation: Activation | None = None,
     plain: Tensor | None = None,
     active: Tensor | None = None,
     tile: Tile | None = None,
 ) -> None:
-    """As the reference, in float32 or a narrower type; sums and Snake are float32. `tile` overrides the table."""
-    streams, length, channels = x.shape
-    rows, width = streams * length, conv.width
-    check(x, tail, slots, conv)
+    """As the reference, in float32 or a narrower type; sums and activation are float32. `tile` overrides the table."""
+    streams, channels, width = x.shape[1], x.shape[2], conv.width
+    length = x.shape[0] - conv.tail
+    rows = length * streams
+    check(x, conv)
+    channels_out = width
     for output in (residual, plain, active):
-        assert output is None or (output.shape == (streams, length, width) and output.is_contiguous())
-        assert output is None or output.dtype == x.dtype
+        if output is not None:
+            channels_out = output.shape[2]
+            assert output.shape == (length * (width // channels_out), streams, channels_out)
+            assert output.is_contiguous() and output.dtype == x.dtype
     assert (active is None) == (activation is None) and not (active is None and plain is None)
-    if tile is None:
-        tile = choose(rows, conv.weight.shape[0], width, float32=x.dtype == torch.float32)
+    float32 = x.dtype == torch.float32
+    tile = tile or choose(rows, conv.taps, channels, width, float32=float32, blocks=movable(x, conv))
     tiles = tile.count(rows, width)
     assert tile.split == 1 or tiles <= conv.tickets.numel()
     parts = x.new_empty(tile.split * rows * width if tile.split > 1 else 0, dtype=torch.float32)
+    whole_taps = channels % tile.terms == 0
+    steps = conv.taps * -(-channels // tile.terms) if tile.blocks else -(-conv.weight.shape[0] // tile.terms)
+    snake = activation if isinstance(activation, SnakeWeights) else None
+    kind = NO_ACTIVATION if activation is None else GELU if snake is None else SNAKE
     causal_conv_kernel[(tiles, tile.split)](
-        x, tail, slots, conv.weight, conv.bias, residual,
-        activation and activation.frequency, activation and activation.gain, plain, active, parts, conv.tickets,
-        rows, length, channels, width, conv.taps, conv.dilation, conv.tail, tile.split,
+        *described(x, conv.weight, tile), x, conv.weight, conv.bias, residual,
+        snake and snake.frequency, snake and snake.gain, plain, active, parts, conv.tickets,
+        rows, streams, channels, width, channels_out, conv.taps, conv.dilation, steps, tile.split,
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, EXTRA_N=tile.extra, BLOCK_K=tile.terms, SPLIT=tile.split > 1,
-        HAS_TAIL=tail is not None, HAS_RESIDUAL=residual is not None,
-        WRITE_PLAIN=plain is not None, WRITE_ACTIVE=active is not None,
-        EVEN_K=conv.weight.shape[0] % tile.terms == 0, EVEN_N=width % tile.width == 0,
-        WHOLE_TAPS=channels % tile.terms == 0, VECTOR=tile.vector,
-        PRECISION="ieee" if x.dtype == torch.float32 else None,
+        BLOCKS=tile.blocks, PHASED=channels_out != width, HAS_RESIDUAL=residual is not None,
+        WRITE_PLAIN=plain is not None, ACTIVATION=kind.value,
+        EVEN_K=conv.weight.shape[0] % tile.terms == 0, EVEN_N=width % tile.width == 0, WHOLE_TAPS=whole_taps,
+        PRECISION="ieee" if float32 else None,
         num_warps=tile.warps, num_stages=tile.stages, **overlap(x),
     )  # fmt: skip
 
 
-def check(x: Tensor, tail: Tensor | None, slots: Tensor, conv: ConvWeights) -> None:
+def described(x: Tensor, weight: Tensor, tile: Tile) -> tuple[Any, Any, Any]:
+    """Blocks of the input as rows of channels, of the weight, and of its extra columns."""
+    if not tile.blocks:
+        return None, None, None
+    columns = [TensorDescriptor.from_tensor(weight, [tile.terms, n or tile.columns]) for n in (tile.columns, tile.extra)]
+    return TensorDescriptor.from_tensor(x.flatten(0, 1), [tile.rows, tile.terms]), columns[0], columns[1]
+
+
+def movable(x: Tensor, conv: ConvWeights) -> bool:
+    """Whether the memory engine can move blocks of both: rows and starts are multiples of 16 bytes."""
+    size = x.element_size()
+    rows = x.shape[2] * size % 16 == 0 and conv.width * size % 16 == 0
+    return rows and x.data_ptr() % 16 == 0 and conv.weight.data_ptr() % 16 == 0
+
+
+def check(x: Tensor, conv: ConvWeights) -> None:
     assert x.is_contiguous() and x.dtype == conv.weight.dtype and x.shape[2] == conv.channels
-    assert conv.weight.is_contiguous() and conv.bias.dtype == torch.float32 and conv.bias.shape == (conv.width,)
-    assert slots.shape == x.shape[:1] and slots.dtype == torch.int64 and slots.is_contiguous()
-    assert (tail is None) == (conv.tail == 0)
-    if tail is not None:
-        assert tail.shape[1:] == (conv.tail, conv.channels) and tail.is_contiguous() and tail.dtype == x.dtype
+    assert x.shape[0] > conv.tail and conv.weight.is_contiguous()
+    assert conv.bias.dtype == torch.float32 and conv.bias.shape == (conv.width,)

@@ -10,10 +10,10 @@ from ttsbench.kernels.dwconv_norm.reference import dwconv_norm as reference
 __all__ = ["DepthwiseNorm", "dwconv_norm"]
 
 
-def dwconv_norm(x: Tensor, tail: Tensor, slots: Tensor, weights: DepthwiseNorm) -> Tensor:
-    """norm(conv(x [B, n, C] after its slot's tail [S, T, C])), in the dtype of `x`. Formula: `reference.py`."""
+def dwconv_norm(x: Tensor, weights: DepthwiseNorm) -> Tensor:
+    """norm(conv(x)) [n, B, C] of `x` [T + n, B, C], which begins with the past. Formula: `reference.py`."""
     if x.is_cuda:
         from ttsbench.kernels.dwconv_norm.triton import dwconv_norm as kernel
 
-        return kernel(x, tail, slots, weights)
-    return reference(x, tail, slots, weights)
+        return kernel(x, weights)
+    return reference(x, weights)

@@ -34,7 +34,7 @@ def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
 RELEASED = over((1, 32, 128), released)
 
 
-def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, DepthwiseNorm]:
+def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[Tensor, DepthwiseNorm]:
     noise = torch.Generator().manual_seed(0)
     wide = torch.promote_types(dtype, torch.float32)
 
@@ -43,14 +43,12 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
 
     bias, gain, shift = (normal(case.channels, kind=wide) for _ in range(3))
     weights = DepthwiseNorm(normal(7, case.channels, kind=wide), bias, gain, shift, eps=1e-6)
-    slots = torch.randperm(case.rows + 2, generator=noise)[: case.rows].to(device)
-    x = normal(case.rows, case.length, case.channels)
-    return x, normal(case.rows + 2, 6, case.channels), slots, weights
+    return normal(6 + case.length, case.rows, case.channels), weights
 
 
 def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
-    x, tail, slots, weights = inputs(case, device, dtype)
+    x, weights = inputs(case, device, dtype)
     used = weights.weight, weights.bias, weights.gain, weights.shift
-    moved = 2 * x.nbytes + case.rows * tail[0].nbytes + nbytes(*used)
-    flops = 2.0 * len(weights.weight) * x.numel()
-    return Work(dwconv_norm, plain, (x, tail, slots, weights), (tail, *used), moved, flops)
+    outputs = case.length * case.rows * case.channels
+    moved = nbytes(x, *used) + outputs * x.element_size()
+    return Work(dwconv_norm, plain, (x, weights), used, moved, 2.0 * len(weights.weight) * outputs)

@@ -1,6 +1,6 @@
 """A program owns one position with all its channels, so the norm needs no second pass.
 
-Shapes: B rows, n positions, C channels, S slots, T tail rows.
+Shapes: B streams, n positions, C channels, T positions of the past.
 """
 
 from __future__ import annotations
@@ -14,23 +14,18 @@ from ttsbench.kernels.dwconv_norm.packed import DepthwiseNorm
 from ttsbench.kernels.overlap import follow, overlap
 
 
-@triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["streams"])  # type: ignore[untyped-decorator]
 def dwconv_norm_kernel(  # type: ignore[no-untyped-def]
-    x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, out_ptr, length, channels, eps,
+    x_ptr, weight_ptr, bias_ptr, gain_ptr, shift_ptr, out_ptr, streams, channels, eps,
     TAPS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
-    stream, position = row // length, row % length
-    slot = tl.load(slot_ptr + stream)
     channel = tl.arange(0, BLOCK)
     inside = channel < channels
     y = tl.load(bias_ptr + channel, mask=inside, other=0.0)
     for tap in tl.static_range(TAPS):
-        at = position + tap - (TAPS - 1)
-        start = tl.where(at >= 0, x_ptr + (row + tap - (TAPS - 1)) * channels,
-                         tail_ptr + (slot * (TAPS - 1) + (TAPS - 1) + at) * channels)  # fmt: skip
-        x = tl.load(start + channel, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + (row + tap * streams) * channels + channel, mask=inside, other=0.0).to(tl.float32)
         y += x * tl.load(weight_ptr + tap * channels + channel, mask=inside, other=0.0)
     centred = tl.where(inside, y - tl.sum(y, 0) / channels, 0.0)
     scale = tl.rsqrt(tl.sum(centred * centred, 0) / channels + eps)
@@ -40,17 +35,16 @@ def dwconv_norm_kernel(  # type: ignore[no-untyped-def]
     tl.store(out_ptr + row * channels + channel, out.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-def dwconv_norm(x: Tensor, tail: Tensor, slots: Tensor, weights: DepthwiseNorm) -> Tensor:
+def dwconv_norm(x: Tensor, weights: DepthwiseNorm) -> Tensor:
     """As the reference, with float32 weights."""
-    rows, length, channels = x.shape
-    assert x.is_contiguous() and tail.is_contiguous() and tail.dtype == x.dtype
-    assert tail.shape[1:] == (weights.tail, channels)
-    assert slots.shape == (rows,) and slots.dtype == torch.int64 and slots.is_contiguous()
+    padded, streams, channels = x.shape
+    length = padded - weights.tail
+    assert x.is_contiguous() and length > 0
     for tensor in (weights.weight, weights.bias, weights.gain, weights.shift):
         assert tensor.dtype == torch.float32 and tensor.is_contiguous() and tensor.shape[-1] == channels
-    out = torch.empty_like(x)
-    dwconv_norm_kernel[(rows * length,)](
-        x, tail, slots, weights.weight, weights.bias, weights.gain, weights.shift, out, length, channels, weights.eps,
+    out = x.new_empty(length, streams, channels)
+    dwconv_norm_kernel[(length * streams,)](
+        x, weights.weight, weights.bias, weights.gain, weights.shift, out, streams, channels, weights.eps,
         TAPS=weights.tail + 1, BLOCK=triton.next_power_of_2(channels), num_warps=4,
         **overlap(x),
     )  # fmt: skip

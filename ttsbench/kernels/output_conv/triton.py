@@ -1,8 +1,8 @@
-"""A program owns BLOCK_N positions of a stream; their rows come from memory once, and for the other taps from L1.
+"""A program reads ROWS positions of a stream once and owns the samples whose taps all lie among them.
 
-Products are summed per channel over the taps, and over channels once at the end.
+Each tap's product is summed over channels for every position; a sample then takes each tap's sum from another one.
 
-Shapes: B rows, n positions, C channels, S slots, T tail rows.
+Shapes: B streams, n positions, C channels.
 """
 
 from __future__ import annotations
@@ -14,45 +14,42 @@ from torch import Tensor
 
 from ttsbench.kernels.overlap import follow, overlap
 
-BLOCK_N = 32
+ROWS = 64
+"""Of them taps - 1 = 6 are read by the next program too."""
 
 
-@triton.jit(do_not_specialize=["length"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["length", "streams"])  # type: ignore[untyped-decorator]
 def output_conv_kernel(  # type: ignore[no-untyped-def]
-    x_ptr, tail_ptr, slot_ptr, weight_ptr, bias_ptr, pcm_ptr, length, channels,
-    TAPS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr, OVERLAP: tl.constexpr,
+    x_ptr, weight_ptr, bias_ptr, pcm_ptr, length, streams, channels,
+    TAPS: tl.constexpr, ROWS: tl.constexpr, BLOCK_C: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAP)
-    stream = tl.program_id(0).to(tl.int64)
-    position = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    slot = tl.load(slot_ptr + stream)
+    stream = tl.program_id(0)
+    row = tl.arange(0, ROWS)
+    position = tl.program_id(1) * (ROWS - TAPS + 1) + row
     channel = tl.arange(0, BLOCK_C)
     known = channel < channels
-    inside = (position < length)[:, None] & known[None, :]
-    sums = tl.zeros((BLOCK_N, BLOCK_C), dtype=tl.float32)
+    inside = (position < length + TAPS - 1)[:, None] & known[None, :]
+    at = (position.to(tl.int64) * streams + stream) * channels
+    x = tl.load(x_ptr + at[:, None] + channel[None, :], mask=inside, other=0.0).to(tl.float32)
+    pcm = tl.zeros((ROWS,), dtype=tl.float32) + tl.load(bias_ptr)
     for tap in tl.static_range(TAPS):
-        at = position + tap - (TAPS - 1)
-        start = tl.where(at >= 0, x_ptr + (stream * length + at) * channels,
-                         tail_ptr + (slot * (TAPS - 1) + (TAPS - 1) + at) * channels)  # fmt: skip
-        x = tl.load(start[:, None] + channel[None, :], mask=inside, other=0.0).to(tl.float32)
         weight = tl.load(weight_ptr + tap * channels + channel, mask=known, other=0.0)
-        sums += x * weight[None, :]
-    pcm = tl.sum(sums, 1) + tl.load(bias_ptr)
+        pcm += tl.gather(tl.sum(x * weight[None, :], 1), tl.minimum(row + tap, ROWS - 1), 0)
     pcm = tl.clamp(pcm, -1.0, 1.0, propagate_nan=tl.PropagateNan.ALL)  # else NaN would pass for silence
-    tl.store(pcm_ptr + stream * length + position, pcm, mask=position < length)
+    own = (row <= ROWS - TAPS) & (position < length)
+    tl.store(pcm_ptr + stream.to(tl.int64) * length + position, pcm, mask=own)
 
 
-def output_conv(x: Tensor, tail: Tensor, slots: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def output_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """As the reference, with float32 weights."""
-    (rows, length, channels), taps = x.shape, weight.shape[0]
-    assert x.is_contiguous() and tail.is_contiguous() and tail.dtype == x.dtype
-    assert tail.shape[1:] == (taps - 1, channels) and weight.shape == (taps, channels) and bias.shape == (1,)
+    taps, (padded, rows, channels) = weight.shape[0], x.shape
+    length = padded - taps + 1
+    assert x.is_contiguous() and length > 0 and weight.shape == (taps, channels) and bias.shape == (1,)
     assert weight.dtype == bias.dtype == torch.float32 and weight.is_contiguous()
-    assert slots.shape == (rows,) and slots.dtype == torch.int64 and slots.is_contiguous()
     pcm = torch.empty(rows, length, dtype=torch.float32, device=x.device)
-    output_conv_kernel[(rows, triton.cdiv(length, BLOCK_N))](
-        x, tail, slots, weight, bias, pcm, length, channels,
-        TAPS=taps, BLOCK_N=BLOCK_N, BLOCK_C=triton.next_power_of_2(channels), num_warps=4,
-        **overlap(x),
+    output_conv_kernel[(rows, triton.cdiv(length, ROWS - taps + 1))](
+        x, weight, bias, pcm, length, rows, channels,
+        TAPS=taps, ROWS=ROWS, BLOCK_C=triton.next_power_of_2(channels), num_warps=4, **overlap(x),
     )  # fmt: skip
     return pcm

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ttsbench.kernels.shift_tails import shift_tails
+from ttsbench.kernels.shift_tails import place_tails, shift_tails
 from ttsbench.kernels.shift_tails.packed import TailPlan, TailSite
-from ttsbench.kernels.shift_tails.reference import shift_tails as plain
+from ttsbench.kernels.shift_tails.reference import place_tails as place_reference
+from ttsbench.kernels.shift_tails.reference import shift_tails as shift_reference
 from ttsbench.kernels.work import LARGE, Sizes, Work, over
 
 
@@ -61,7 +62,18 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
 
 
 def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
-    """Every tail row is read once, where it lies, and written once."""
+    """Both launches of a frame: every tail row is read and written when it is placed, and again when it is taken."""
     flat, tails, slots, plan = inputs(case, device, dtype)
-    moved = 2 * case.rows * sum(site.tail * site.channels for site in case.sites) * tails.element_size()
-    return Work(shift_tails, plain, (flat, tails, slots, plan), (tails,), moved)
+    position = torch.zeros(plan.num_slots, dtype=torch.int64, device=device)
+    moved = 4 * case.rows * sum(site.tail * site.channels for site in case.sites) * tails.element_size()
+    return Work(_both, _both_plain, (flat, tails, slots, plan, position), (tails,), moved)
+
+
+def _both(flat: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan, position: Tensor) -> None:
+    place_tails(flat, tails, slots, plan)
+    shift_tails(flat, tails, slots, plan, position)
+
+
+def _both_plain(flat: Tensor, tails: Tensor, slots: Tensor, plan: TailPlan, position: Tensor) -> None:
+    place_reference(flat, tails, slots, plan)
+    shift_reference(flat, tails, slots, plan, position)

@@ -1,7 +1,8 @@
 """Where every convolution's inputs and tails lie in two flat tensors, and how one launch divides them.
 
-Convolutions lie one after another in both. Shapes: B rows of a call, R rows at most, n positions, C channels, S slots,
-T tail rows.
+Convolutions lie one after another in both. Inputs hold the past and the frame, time first: [T + n, B, C]; their first T
+positions are the tails of the call's streams, their last T will be. Shapes: B rows of a call, R rows at most, n
+positions, C channels, S slots, T tail rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 BLOCK = 4096
-"""Elements of a program: all T rows of some channels, as it must read every row before it writes one."""
+"""Elements of a program."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class TailSite:
 
 
 class TailPlan:
-    """Layout of the tails [S, T, C] of all `sites` in one tensor and of their inputs [R, n, C] in another."""
+    """Layout of the tails [S, T, C] of all `sites` in one tensor and of their inputs [T + n, B, C] in another."""
 
     def __init__(
         self, sites: Sequence[TailSite], num_slots: int, max_rows: int, device: torch.device | str = "cpu"
@@ -37,17 +38,18 @@ class TailPlan:
         self.num_slots = num_slots
         self.max_rows = max_rows
         *self._tails, self.tail_size = _starts(num_slots * site.tail * site.channels for site in sites)
-        *self._inputs, self.input_size = _starts(max_rows * site.length * site.channels for site in sites)
+        sizes = (max_rows * (site.tail + site.length) * site.channels for site in sites)
+        *self._inputs, self.input_size = _starts(-(-size // 64) * 64 for size in sizes)
         self.parts = torch.tensor(self._parts(), dtype=torch.int64, device=device)
-        """[programs a row, 7] int64: input start, tail start, C, n, T, first channel, channels."""
-        self.align = math.gcd(16, *(int(v) for row in self.parts.tolist() for v in (*row[:3], *row[5:])))
+        """[programs a row, 6] int64: input start, tail start, C, n, T, first element of the tail."""
+        self.align = math.gcd(16, *(int(v) for row in self.parts.tolist() for v in row[:3]))
         """All starts and widths are multiples of it, which lets the kernel move whole vectors."""
 
     def inputs(self, flat: Tensor, site: int, rows: int) -> Tensor:
-        """Inputs [rows, n, C] of a convolution within `flat` [input_size]."""
+        """Past and frame [T + n, rows, C] of a convolution within `flat` [input_size]."""
         at = self.sites[site]
-        size = rows * at.length * at.channels
-        return flat[self._inputs[site] :][:size].view(rows, at.length, at.channels)
+        size = rows * (at.tail + at.length) * at.channels
+        return flat[self._inputs[site] :][:size].view(-1, rows, at.channels)
 
     def tails(self, flat: Tensor, site: int) -> Tensor:
         """Tails [S, T, C] of a convolution within `flat` [tail_size]."""
@@ -58,10 +60,8 @@ class TailPlan:
     def _parts(self) -> list[tuple[int, ...]]:
         parts: list[tuple[int, ...]] = []
         for site, x, tail in zip(self.sites, self._inputs, self._tails, strict=True):
-            width = max(1, min(site.channels, BLOCK // site.tail // 16 * 16))
-            for first in range(0, site.channels, width):
-                channels = min(width, site.channels - first)
-                parts.append((x, tail, site.channels, site.length, site.tail, first, channels))
+            for first in range(0, site.tail * site.channels, BLOCK):
+                parts.append((x, tail, site.channels, site.length, site.tail, first))
         return parts
 
 

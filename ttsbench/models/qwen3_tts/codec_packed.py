@@ -36,14 +36,6 @@ Kind = TypeVar("Kind", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class LinearWeights:
-    """x @ weight + bias; `weight` [in, out] is the transpose of a contiguous matrix, as libraries like it."""
-
-    weight: Tensor
-    bias: Tensor
-
-
-@dataclass(frozen=True)
 class LayerWeights:
     """One transformer layer. Matrices [out, in]."""
 
@@ -57,12 +49,12 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class StageWeights:
-    """Upsampling by a matrix, then a ConvNeXt block."""
+    """Upsampling by a matrix, then a ConvNeXt block. Matrices are convolutions of one tap."""
 
-    upsample: LinearWeights
+    upsample: ConvWeights
     convolve: DepthwiseNorm
-    widen: LinearWeights
-    narrow: LinearWeights
+    widen: ConvWeights
+    narrow: ConvWeights
 
 
 @dataclass(frozen=True)
@@ -158,9 +150,9 @@ class PackedDecoder:
     def _matrix(self, weight: Tensor) -> Tensor:
         return weight.to(self._dtype).contiguous()
 
-    def _linear(self, weight: Tensor, bias: Tensor) -> LinearWeights:
+    def _linear(self, weight: Tensor, bias: Tensor) -> ConvWeights:
         """`weight` [out, in] in any layout."""
-        return LinearWeights(self._matrix(weight).T, bias.to(self._dtype))
+        return self._packed(weight.T, bias, taps=1)
 
     def _layer(self, layer: Layer) -> LayerWeights:
         attention, mlp = layer.self_attn, layer.mlp
