@@ -78,17 +78,19 @@ def choose(rows: int, taps: int, channels: int, width: int, float32: bool = Fals
         if fits and tile.count(rows, width) >= ENOUGH:
             if width % SQUARE.width == 0 and tile is LARGE[0] and tile.count(rows, width) >= MANY:
                 tile = SQUARE
-            return fitted(tile, rows, terms, channels, width, blocks)
+            return fitted(tile, rows, taps, channels, width, blocks)
     tile = SMALL if rows <= 16 else LARGE[-1] if rows <= 32 else replace(LARGE[-2], blocks=blocks)
     return divided(tile, rows, terms, channels, width)
 
 
-def fitted(tile: Tile, rows: int, terms: int, channels: int, width: int, blocks: bool) -> Tile:
+def fitted(tile: Tile, rows: int, taps: int, channels: int, width: int, blocks: bool) -> Tile:
     """`tile` with a step, a split and a mover that suit the product."""
     if channels % 64 == 32 and channels < 128:
         tile = replace(tile, terms=32, stages=4)  # a step of 64 would be half empty, or lie in two taps
+        if taps == 1:
+            tile = replace(tile, rows=64)  # with so few steps it is all reading and writing, which many tiles overlap
     count = tile.count(rows, width)
-    if terms // tile.terms >= LONG and count < MULTIPROCESSORS:
+    if taps * channels // tile.terms >= LONG and count < MULTIPROCESSORS:
         tile = replace(tile, split=2)
     return replace(tile, blocks=tile.blocks and blocks)
 

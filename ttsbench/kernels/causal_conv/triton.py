@@ -2,8 +2,8 @@
 
 Row i * B + b of the product is position i of stream b, and tap t reads the input's row t * dilation * B further down:
 time comes first, so all rows of a tile are one block of the input, whatever the tap and however few positions a frame
-has. A step of the sum takes BLOCK_K terms of one tap, or with `WHOLE_TAPS` false of the flat [taps * C]. The programs of
-one row tile are neighbours: they read the same inputs while these are in the L2 cache.
+has. A step of the sum takes BLOCK_K terms of one tap, or with `WHOLE_TAPS` false of the flat [taps * C]. The programs
+of one row tile are neighbours: they read the same inputs while these are in the L2 cache.
 
 With `BLOCKS` both operands are moved by the memory engine (TMA), which needs no thread's registers and no addresses; it
 reads zeros past the end of the channels, so that there a step always lies within one tap. Else by the threads.
@@ -53,7 +53,7 @@ def sine_squared(x):  # type: ignore[no-untyped-def]
     return sine * sine
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     """Snake or GELU of the sums of columns `column`."""
     if ACTIVATION == SNAKE:
@@ -93,7 +93,7 @@ def finish(  # type: ignore[no-untyped-def]
         tl.store(active_ptr + at, sums.to(active_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def sum_parts(part_ptr, at, inside, size, parts):  # type: ignore[no-untyped-def]
     """Past the L1 cache, which does not see what other multiprocessors have written."""
     sums = tl.load(part_ptr + at, mask=inside, other=0.0, cache_modifier=".cg")

@@ -61,7 +61,8 @@ def residual_unit_kernel(  # type: ignore[no-untyped-def]
         sums = tl.dot(extra_left, corner_rows.load([BLOCK_N, 0]), sums, input_precision=PRECISION)
     finish(
         sums, row, column, real, channels, streams, channels,
-        pointwise_bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr, False, True, WRITE_PLAIN, SNAKE,
+        pointwise_bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
+        False, True, WRITE_PLAIN, SNAKE,
     )  # fmt: skip
     if EXTRA_N > 0:
         sums = tl.dot(left, extra_pointwise.load([0, BLOCK_N]), input_precision=PRECISION)
@@ -97,10 +98,10 @@ def residual_unit(
         assert tensor is None or tensor.dtype == x.dtype
     tile = tile or choose(channels, float32=x.dtype == torch.float32)
     assert tile.width >= channels and tile.split == 1 and tile.blocks
-    extra = tile.extra or tile.columns
+    widths = (tile.columns, tile.extra or tile.columns)
     residual_unit_kernel[(triton.cdiv(rows, tile.rows),)](
         *described(x, dilated.weight, tile),
-        *(TensorDescriptor.from_tensor(pointwise.weight, [a, b]) for a in (tile.columns, extra) for b in (tile.columns, extra)),
+        *(TensorDescriptor.from_tensor(pointwise.weight, [a, b]) for a in widths for b in widths),
         dilated.bias, between.frequency, between.gain,
         pointwise.bias, residual, activation.frequency, activation.gain, plain, active,
         rows, streams, channels, dilated.taps, dilated.dilation, dilated.taps * triton.cdiv(channels, tile.terms),

@@ -1,11 +1,11 @@
 """One codec frame of many streams, as few and as dense kernels as it takes: the step that runs in a captured graph.
 
 Equal to `StreamingCodec.step` with one frame, whose slots it shares: a stream may be primed there and go on here. What
-differs is only how it is computed. Activations are [n, B, C]: time first, so that a step back in time is the same number of rows for every stream, and
-channels last. A convolution's past stands before its frame, where one kernel puts all tails first of all; its Snake is
-applied by the layer before it, to the sums that are still in registers. Linear maps that follow each other are one
-(`codec_packed.py`). The inputs of all convolutions stay where they are until the end of the frame; then one kernel
-keeps their ends as the new tails.
+differs is only how it is computed. Activations are [n, B, C]: channels last, and time first, so that a step back in
+time is the same number of rows for every stream. A convolution's past stands before its frame, where one kernel puts
+all tails first of all; its Snake is applied by the layer before it, to the sums that are still in registers. Linear
+maps that follow each other are one (`codec_packed.py`). The inputs of all convolutions stay where they are until the
+end of the frame; then one kernel keeps their ends as the new tails.
 
 No call waits for the device or allocates by data. Slots of one call may repeat only where nothing is to be kept: rows
 that pad a graph share a slot of their own.
@@ -28,7 +28,7 @@ from ttsbench.kernels.ring_attention import ring_attention
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.kernels.shift_tails import TailPlan, TailSite, place_tails, shift_tails
 from ttsbench.models.qwen3_tts.codec_config import CodecDecoderConfig
-from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, LayerWeights, PackedDecoder, StageWeights, UnitWeights
+from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, PackedDecoder, StageWeights, UnitWeights
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 
 
