@@ -40,12 +40,22 @@ TOLERANCE = 3e-2
 """Of the largest output, as in the kernels' tests."""
 
 LARGE = (
-    (128, 128, 64, 8), (128, 128, 0, 4), (128, 128, 0, 8), (128, 256, 0, 8), (256, 128, 0, 8), (128, 64, 32, 4),
-    (256, 64, 32, 8), (64, 128, 64, 4), (64, 256, 0, 4),
+    (128, 128, 64, 8), (128, 128, 0, 4), (128, 128, 0, 8), (256, 128, 0, 8), (128, 64, 32, 4), (128, 64, 32, 8),
+    (256, 64, 32, 8), (64, 128, 64, 4),
 )  # fmt: skip
 MIDDLE = ((64, 64, 32, 4), (64, 128, 0, 4), (64, 64, 0, 4), (128, 64, 0, 4))
-SMALL = ((32, 64, 0, 4), (32, 128, 0, 4), (32, 32, 0, 4), (16, 64, 0, 4), (16, 128, 0, 4), (16, 32, 0, 2))
+SMALL = ((32, 64, 0, 4), (32, 32, 0, 4), (16, 64, 0, 4), (16, 128, 0, 4), (16, 32, 0, 2))
 """(rows, columns, extra columns, warps)."""
+
+UNITS = {
+    192: (Tile(128, 128, 64, 64, 8, 3, blocks=True), Tile(64, 128, 64, 64, 4, 4, blocks=True)),
+    96: (
+        Tile(128, 128, 0, 32, 8, 3, blocks=True), Tile(64, 128, 0, 32, 4, 4, blocks=True),
+        Tile(128, 64, 32, 32, 8, 4, blocks=True), Tile(128, 64, 32, 32, 4, 4, blocks=True),
+        Tile(128, 64, 64, 32, 8, 4, blocks=True), Tile(64, 64, 64, 32, 4, 4, blocks=True),
+    ),
+}  # fmt: skip
+"""Of a fused unit, by its channels."""
 
 
 def operation(case: Case) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -61,42 +71,39 @@ def made(case: Case) -> Any:
 
 
 def table(case: Case) -> Tile:
-    rows = case.rows * case.length
     if isinstance(case, unit_cases.Case):
-        return unit_tiles.choose(rows, case.channels)
-    return choose(rows, case.taps * case.channels, case.width)
+        return unit_tiles.choose(case.channels)
+    return choose(case.rows * case.length, case.taps, case.channels, case.width)
 
 
 def candidates(case: Case) -> Iterator[Tile]:
     """The table's tile, then others that suit this product; sums split where there are few tiles."""
     yield table(case)
+    if isinstance(case, unit_cases.Case):
+        yield from UNITS[case.channels]
+        return
     rows, terms = case.rows * case.length, case.taps * case.channels
-    fused = isinstance(case, unit_cases.Case)
-    width = case.channels if isinstance(case, unit_cases.Case) else case.width
     for size, columns, extra, warps in (*LARGE, *MIDDLE, *SMALL):
-        if size > max(16, 2 * rows) or (fused and columns + extra != width) or width % (columns + extra):
+        if size > max(16, 2 * rows) or case.width % (columns + extra):
             continue
-        tiles = -(-rows // size) * (width // (columns + extra))
-        few, many = tiles < 100, tiles > 1500
+        tiles = -(-rows // size) * (case.width // (columns + extra))
+        few, many = tiles < 130, tiles > 1500
         if (few and size >= 128 and rows > size) or (many and size * (columns + extra) < 64 * 96):
             continue
-        for step in (64, 128) if few and case.channels % 64 == 0 else (32, 64):
-            if (case.channels % step and not (step == 64 and case.channels == 96)) or step > terms:
+        for step in (64, 128) if few and size < 64 and case.channels % 128 == 0 else (32, 64):
+            if case.channels % step or (step == 32 and case.channels % 64 == 0):
                 continue
-            if step == 32 and case.channels % 64 == 0:
-                continue
-            for stages in (4,) if few or step == 32 else (3, 4):
+            for stages in (3, 4) if size >= 64 else (4, 6):
                 if stages * step * (size + columns + extra) * 2 > 200 * 1024:
                     continue
-                for vector in (0, 4) if case.taps > 2 and size >= 64 else (0,):
-                    tile = Tile(size, columns, extra, step, warps, stages, 1, vector)
-                    yield from _splits(tile, tiles, terms) if not fused else (tile,)
+                tile = Tile(size, columns, extra, step, warps, stages, 1, blocks=size >= 64)
+                yield from _splits(tile, tiles, terms)
 
 
 def _splits(tile: Tile, tiles: int, terms: int) -> Iterator[Tile]:
     if tiles >= 40:
         yield tile
-    for programs in (66, 132, 264):
+    for programs in (132, 264, 396):
         split = min(programs // tiles, 16, terms // tile.terms // 3)
         if split > 1 and tiles * split > programs // 2:
             yield replace(tile, split=split)
@@ -132,9 +139,11 @@ def compile_one(job: tuple[Case, Tile]) -> str | None:
 def compiled_key(case: Case, tile: Tile) -> tuple[object, ...]:
     """Jobs of one key compile the same kernel."""
     width = case.channels if isinstance(case, unit_cases.Case) else case.width
-    flags = (case.taps > 1, case.plain, getattr(case, "residual", True), getattr(case, "snake", True))
+    flags = [getattr(case, name, None) for name in ("plain", "residual", "snake", "gelu")] + [
+        getattr(case, "phases", 1) > 1
+    ]
     even = (case.channels % tile.terms == 0, width % tile.width == 0)
-    return (type(case), flags, even, asdict(replace(tile, split=min(tile.split, 2))).values())
+    return (type(case), tuple(flags), even, asdict(replace(tile, split=min(tile.split, 2))).values())
 
 
 def worst(got: Any, want: Any) -> float:

@@ -116,5 +116,5 @@ def test_every_released_product_fills_the_gpu_or_cannot() -> None:
 
 
 def test_a_split_leaves_every_part_some_steps() -> None:
-    assert divided(SMALL, 4, 64 * 3, 64).split == 1
-    assert divided(SMALL, 4, 64 * 40, 64).split == 10
+    assert divided(SMALL, 4, 64 * 3, 64, 64).split == 1
+    assert divided(SMALL, 4, 64 * 40, 64, 64).split == 10

@@ -186,9 +186,13 @@ def test_a_captured_step_equals_the_eager_one() -> None:
     want = torch.cat([eager(frame, slots) for frame in codes.unbind(1)], dim=1)
     stream = StreamingCodec(decoder, num_slots=2)
     codec, given = FrameCodec(stream), codes[:, 0].clone()
-    codec(given, slots)  # compiles
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # where it is captured, as kernels keep counters for each stream
+        codec(given, slots)  # compiles
+    torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):
         out = codec(given, slots)
     stream.reset([0, 1])
     got = []

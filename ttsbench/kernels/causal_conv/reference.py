@@ -1,7 +1,7 @@
 """out[i] = bias + sum over taps t of x[i + t * dilation] @ W[t], then residual, then an activation.
 
-`x` begins with the past, T = (taps - 1) * dilation positions, so output i lies under input i + T. Time comes first, then
-the stream: a position of all streams is one row of a matrix after another, and a tap is a whole number of rows away.
+`x` begins with the past, T = (taps - 1) * dilation positions, so output i lies under input i + T. Time comes first,
+then the stream: a tap is the same number of matrix rows away for every position of every stream.
 Shapes: B streams, n positions, C channels, N = r * C' outputs per position: r positions of C' channels each.
 """
 

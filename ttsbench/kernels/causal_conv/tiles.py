@@ -20,7 +20,7 @@ ENOUGH = 112
 MANY = 4 * MULTIPROCESSORS
 """Tiles of which a last, half empty round is a small part: then the square one is fastest."""
 
-LONG = 96
+LONG = 48
 """Steps of a sum that is worth splitting although there are `ENOUGH` tiles, when they leave half of the room idle."""
 
 
@@ -78,22 +78,27 @@ def choose(rows: int, taps: int, channels: int, width: int, float32: bool = Fals
         if fits and tile.count(rows, width) >= ENOUGH:
             if width % SQUARE.width == 0 and tile is LARGE[0] and tile.count(rows, width) >= MANY:
                 tile = SQUARE
-            return fitted(tile, rows, terms, channels, width, blocks)
-    return divided(Tile(32, 64, 0, 64, warps=4, stages=5) if rows > 16 else SMALL, rows, terms, width)
+            return fitted(tile, rows, taps, channels, width, blocks)
+    tile = SMALL if rows <= 16 else LARGE[-1] if rows <= 32 else replace(LARGE[-2], blocks=blocks)
+    return divided(tile, rows, terms, channels, width)
 
 
-def fitted(tile: Tile, rows: int, terms: int, channels: int, width: int, blocks: bool) -> Tile:
+def fitted(tile: Tile, rows: int, taps: int, channels: int, width: int, blocks: bool) -> Tile:
     """`tile` with a step, a split and a mover that suit the product."""
     if channels % 64 == 32 and channels < 128:
         tile = replace(tile, terms=32, stages=4)  # a step of 64 would be half empty, or lie in two taps
+        if taps == 1:
+            tile = replace(tile, rows=64)  # with so few steps it is all reading and writing, which many tiles overlap
     count = tile.count(rows, width)
-    if terms // tile.terms >= LONG and count < MULTIPROCESSORS:
+    if taps * channels // tile.terms >= LONG and count < MULTIPROCESSORS:
         tile = replace(tile, split=2)
     return replace(tile, blocks=tile.blocks and blocks)
 
 
-def divided(tile: Tile, rows: int, terms: int, width: int) -> Tile:
-    """`tile` with its sums split so that there are about as many programs as multiprocessors."""
+def divided(tile: Tile, rows: int, terms: int, channels: int, width: int) -> Tile:
+    """`tile` with its sums split so that there are about two programs for each multiprocessor."""
+    if channels % 64 == 32 and channels < 128:
+        tile = replace(tile, terms=32)
     steps = -(-terms // tile.terms)
-    split = min(MULTIPROCESSORS // tile.count(rows, width), steps // FEWEST_STEPS, MOST_SPLITS)
+    split = min(2 * MULTIPROCESSORS // tile.count(rows, width), steps // FEWEST_STEPS, MOST_SPLITS)
     return replace(tile, split=max(split, 1))

@@ -2,8 +2,8 @@
 
 Row i * B + b of the product is position i of stream b, and tap t reads the input's row t * dilation * B further down:
 time comes first, so all rows of a tile are one block of the input, whatever the tap and however few positions a frame
-has. A step of the sum takes BLOCK_K terms of one tap, or with `WHOLE_TAPS` false of the flat [taps * C]. The programs of
-one row tile are neighbours: they read the same inputs while these are in the L2 cache.
+has. A step of the sum takes BLOCK_K terms of one tap, or with `WHOLE_TAPS` false of the flat [taps * C]. The programs
+of one row tile are neighbours: they read the same inputs while these are in the L2 cache.
 
 With `BLOCKS` both operands are moved by the memory engine (TMA), which needs no thread's registers and no addresses; it
 reads zeros past the end of the channels, so that there a step always lies within one tap. Else by the threads.
@@ -27,7 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbench.kernels.causal_conv.packed import Activation, ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
-from ttsbench.kernels.overlap import follow, overlap
+from ttsbench.kernels.overlap import fetch_lines, follow, overlap
 
 NO_ACTIVATION, SNAKE, GELU = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
@@ -53,7 +53,7 @@ def sine_squared(x):  # type: ignore[no-untyped-def]
     return sine * sine
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     """Snake or GELU of the sums of columns `column`."""
     if ACTIVATION == SNAKE:
@@ -93,7 +93,7 @@ def finish(  # type: ignore[no-untyped-def]
         tl.store(active_ptr + at, sums.to(active_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def sum_parts(part_ptr, at, inside, size, parts):  # type: ignore[no-untyped-def]
     """Past the L1 cache, which does not see what other multiprocessors have written."""
     sums = tl.load(part_ptr + at, mask=inside, other=0.0, cache_modifier=".cg")
@@ -140,7 +140,9 @@ def product(  # type: ignore[no-untyped-def]
             if EVEN_K and EVEN_N:
                 right = tl.load(w_at + column[None, :])
             else:
-                right = tl.load(w_at + column[None, :], mask=(k < terms)[:, None] & (column < width)[None, :], other=0.0)
+                right = tl.load(
+                    w_at + column[None, :], mask=(k < terms)[:, None] & (column < width)[None, :], other=0.0
+                )
             if EXTRA_N > 0:
                 if EVEN_K and EVEN_N:
                     extra_right = tl.load(w_at + extra_column[None, :])
@@ -160,12 +162,19 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EXTRA_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
     BLOCKS: tl.constexpr, PHASED: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr,
     ACTIVATION: tl.constexpr, EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr,
-    PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
+    FETCH: tl.constexpr, PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    follow(OVERLAP)
+    """`FETCH`: 128 bytes of every weight row of the tile are brought into the L2 cache ahead; for narrow tiles."""
     tiles_n = tl.cdiv(width, BLOCK_N + EXTRA_N)
     tile, part = tl.program_id(0), tl.program_id(1)
     first_row, first_column = tile // tiles_n * BLOCK_M, tile % tiles_n * (BLOCK_N + EXTRA_N)
+    steps = tl.cdiv(all_steps, parts)
+    first_step, end_step = part * steps, tl.minimum((part + 1) * steps, all_steps)
+    if FETCH:
+        for step in range(first_step, end_step):  # the weight needs nothing of the kernel before
+            k = step % taps * channels + step // taps * BLOCK_K + tl.arange(0, BLOCK_K)
+            fetch_lines(weight_ptr + k.to(tl.int64) * width + first_column, k >= 0)
+    follow(OVERLAP)
 
     row = first_row + tl.arange(0, BLOCK_M)
     real = row < rows
@@ -173,10 +182,9 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
     column = first_column + tl.arange(0, BLOCK_N)
     extra_column = first_column + BLOCK_N + tl.arange(0, EXTRA_N) if EXTRA_N else column
 
-    steps = tl.cdiv(all_steps, parts)
     sums, extra_sums = product(
         x, weight, extra_weight, x_ptr + row * channels, weight_ptr, first_row, first_column, column, extra_column,
-        part * steps, tl.minimum((part + 1) * steps, all_steps), channels, width, taps, dilation * streams,
+        first_step, end_step, channels, width, taps, dilation * streams,
         BLOCK_M, BLOCK_N, EXTRA_N, BLOCK_K, BLOCKS, EVEN_K, EVEN_N, WHOLE_TAPS, PRECISION,
     )  # fmt: skip
 
@@ -242,6 +250,8 @@ def causal_conv(
     steps = conv.taps * -(-channels // tile.terms) if tile.blocks else -(-conv.weight.shape[0] // tile.terms)
     snake = activation if isinstance(activation, SnakeWeights) else None
     kind = NO_ACTIVATION if activation is None else GELU if snake is None else SNAKE
+    launch = overlap(x)
+    few = tile.rows <= 32 and tile.width * x.element_size() <= 128  # then reading the weight is all the work
     causal_conv_kernel[(tiles, tile.split)](
         *described(x, conv.weight, tile), x, conv.weight, conv.bias, residual,
         snake and snake.frequency, snake and snake.gain, plain, active, parts, conv.tickets,
@@ -250,8 +260,8 @@ def causal_conv(
         BLOCKS=tile.blocks, PHASED=channels_out != width, HAS_RESIDUAL=residual is not None,
         WRITE_PLAIN=plain is not None, ACTIVATION=kind.value,
         EVEN_K=conv.weight.shape[0] % tile.terms == 0, EVEN_N=width % tile.width == 0, WHOLE_TAPS=whole_taps,
-        PRECISION="ieee" if float32 else None,
-        num_warps=tile.warps, num_stages=tile.stages, **overlap(x),
+        FETCH=launch["OVERLAP"] and few and whole_taps, PRECISION="ieee" if float32 else None,
+        num_warps=tile.warps, num_stages=tile.stages, **launch,
     )  # fmt: skip
 
 
@@ -259,7 +269,9 @@ def described(x: Tensor, weight: Tensor, tile: Tile) -> tuple[Any, Any, Any]:
     """Blocks of the input as rows of channels, of the weight, and of its extra columns."""
     if not tile.blocks:
         return None, None, None
-    columns = [TensorDescriptor.from_tensor(weight, [tile.terms, n or tile.columns]) for n in (tile.columns, tile.extra)]
+    columns = [
+        TensorDescriptor.from_tensor(weight, [tile.terms, n or tile.columns]) for n in (tile.columns, tile.extra)
+    ]
     return TensorDescriptor.from_tensor(x.flatten(0, 1), [tile.rows, tile.terms]), columns[0], columns[1]
 
 

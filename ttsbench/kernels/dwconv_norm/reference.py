@@ -6,7 +6,6 @@ out[i] = (y[i] - mean) / sqrt(variance + eps) * gain + shift, both over the chan
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def turned(at, e, partner, cos, sin, known, kind: tl.constexpr):  # type: ignore[no-untyped-def]
     """Elements `e` of the head at `at`, turned against their `partner`, rounded as if they had been stored."""
     head = tl.load(at + e, mask=known, other=0.0).to(tl.float32)

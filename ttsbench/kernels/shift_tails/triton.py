@@ -27,7 +27,7 @@ def move_tails_kernel(  # type: ignore[no-untyped-def]
     tail_start = tl.multiple_of(tl.load(part + 1), ALIGN)
     channels = tl.multiple_of(tl.load(part + 2).to(tl.int32), ALIGN)
     length, tail = tl.load(part + 3), tl.load(part + 4)
-    element = tl.load(part + 5).to(tl.int32) + tl.arange(0, BLOCK)
+    element = tl.multiple_of(tl.load(part + 5).to(tl.int32), ALIGN) + tl.arange(0, BLOCK)
 
     at = element // channels
     inside = at < tail

@@ -1,11 +1,11 @@
 """One codec frame of many streams, as few and as dense kernels as it takes: the step that runs in a captured graph.
 
 Equal to `StreamingCodec.step` with one frame, whose slots it shares: a stream may be primed there and go on here. What
-differs is only how it is computed. Activations are [n, B, C]: time first, so that a step back in time is the same number of rows for every stream, and
-channels last. A convolution's past stands before its frame, where one kernel puts all tails first of all; its Snake is
-applied by the layer before it, to the sums that are still in registers. Linear maps that follow each other are one
-(`codec_packed.py`). The inputs of all convolutions stay where they are until the end of the frame; then one kernel
-keeps their ends as the new tails.
+differs is only how it is computed. Activations are [n, B, C]: channels last, and time first, so that a step back in
+time is the same number of rows for every stream. A convolution's past stands before its frame, where one kernel puts
+all tails first of all; its Snake is applied by the layer before it, to the sums that are still in registers. Linear
+maps that follow each other are one (`codec_packed.py`). The inputs of all convolutions stay where they are until the
+end of the frame; then one kernel keeps their ends as the new tails.
 
 No call waits for the device or allocates by data. Slots of one call may repeat only where nothing is to be kept: rows
 that pad a graph share a slot of their own.
@@ -23,11 +23,12 @@ from ttsbench.kernels.codebook_sum import codebook_sum
 from ttsbench.kernels.dwconv_norm import dwconv_norm
 from ttsbench.kernels.fused_linear import Normed, gated_linear, linear, residual_linear
 from ttsbench.kernels.output_conv import output_conv
+from ttsbench.kernels.residual_unit import fused, residual_unit
 from ttsbench.kernels.ring_attention import ring_attention
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.kernels.shift_tails import TailPlan, TailSite, place_tails, shift_tails
 from ttsbench.models.qwen3_tts.codec_config import CodecDecoderConfig
-from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, LayerWeights, PackedDecoder, StageWeights, UnitWeights
+from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, PackedDecoder, StageWeights, UnitWeights
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 
 
@@ -141,9 +142,12 @@ class FrameCodec:
     ) -> None:
         """The unit whose input is at `site`: its sum to `plain`, if one follows, and its Snake to the next site."""
         x, active = self._input(site, rows), self._frame(site + 1, rows)
-        middle = torch.empty_like(active)
-        causal_conv(x, unit.dilated, activation=unit.between, active=middle)
-        causal_conv(middle, unit.pointwise, residual, snake, plain, active)
+        if fused(active.shape[0] * rows, active.shape[2]):
+            residual_unit(x, unit.dilated, unit.between, unit.pointwise, residual, snake, plain, active)
+        else:
+            middle = torch.empty_like(active)
+            causal_conv(x, unit.dilated, activation=unit.between, active=middle)
+            causal_conv(middle, unit.pointwise, residual, snake, plain, active)
 
 
 def positions_per_frame(config: CodecDecoderConfig) -> list[int]:
