@@ -1,0 +1,183 @@
+// Everything the decoder pass says to the device beyond plain CUDA C++: memory with its cache policy, tensor cores, signals
+// between blocks, order between launches. Inline PTX is here and nowhere else, so that the same kernel source runs on a CPU
+// under test: with TTSBENCH_EMULATED the file "emulator.h" of the tests gives the same names.
+//
+// The source needs no header of the CUDA toolkit: bfloat16 travels as `unsigned short`, or two to an `unsigned`, the element
+// with the lower index in the lower half.
+#pragma once
+
+#ifdef TTSBENCH_EMULATED
+#include "emulator.h"
+#else
+
+// ---- Memory that other blocks write during the launch ----
+// .cg goes past L1, which is not coherent between multiprocessors. These are volatile, so that none moves across a barrier.
+
+__device__ __forceinline__ unsigned short ld_cg_u16(const void* p) {
+    unsigned short v;
+    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ unsigned ld_cg_u32(const void* p) {
+    unsigned v;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ unsigned ld_global_cg_u32(const void* p) { return ld_cg_u32(p); }
+
+__device__ __forceinline__ uint2 ld_cg_v2(const void* p) {
+    uint2 v;
+    asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ uint4 ld_cg_v4(const void* p) {
+    uint4 v;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ void st_cg_u16(void* p, unsigned short v) {
+    asm volatile("st.global.cg.u16 [%0], %1;" : : "l"(p), "h"(v) : "memory");
+}
+
+__device__ __forceinline__ void st_cg_u32(void* p, unsigned v) {
+    asm volatile("st.global.cg.u32 [%0], %1;" : : "l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void st_cg_v2(void* p, uint2 v) {
+    asm volatile("st.global.cg.v2.u32 [%0], {%1, %2};" : : "l"(p), "r"(v.x), "r"(v.y) : "memory");
+}
+
+__device__ __forceinline__ void st_cg_v4(void* p, uint4 v) {
+    asm volatile("st.global.cg.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+                 : "memory");
+}
+
+// ---- Weights: read once by a launch, constant during it ----
+// Volatile keeps them where the source issues them: a prefetch into registers must not sink to its use.
+
+__device__ __forceinline__ uint2 ld_stream_v2(const void* p) {
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+
+__device__ __forceinline__ uint4 ld_stream_v4(const void* p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+// sm_90 takes an L2 priority only as a policy in a register: make one at the start, pass it to every load.
+__device__ __forceinline__ unsigned long long l2_evict_first() {
+    unsigned long long policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ unsigned long long l2_evict_last() {
+    unsigned long long policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ uint4 ld_stream_v4(const void* p, unsigned long long policy) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p), "l"(policy));
+    return v;
+}
+
+// Into L2 alone; `p` and `bytes` are multiples of 16. One thread asks for the whole range.
+__device__ __forceinline__ void prefetch_l2(const void* p, unsigned bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" : : "l"(p), "r"(bytes));
+}
+
+// ---- Bfloat16 ----
+
+__device__ __forceinline__ float bf16_lo(unsigned packed) { return __uint_as_float(packed << 16); }
+
+__device__ __forceinline__ float bf16_hi(unsigned packed) { return __uint_as_float(packed & 0xffff0000u); }
+
+// To the nearest, ties to even.
+__device__ __forceinline__ unsigned pack_bf16(float lo, float hi) {
+    unsigned packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+    return packed;
+}
+
+__device__ __forceinline__ float round_bf16(float v) { return bf16_lo(pack_bf16(v, 0.0f)); }
+
+// d += A B over a warp: A is 16 x 16 row-major, B is 16 x 8 column-major, d is 16 x 8 in float32. With g = lane / 4 and
+// t = lane % 4, and two neighbours to a register (along k in A and B, along n in d):
+//   a0: A[g][2t], a1: A[g + 8][2t], a2: A[g][2t + 8], a3: A[g + 8][2t + 8]
+//   b0: B[2t][g], b1: B[2t + 8][g]
+//   d0, d1: d[g][2t], d[g][2t + 1]; d2, d3: d[g + 8][2t], d[g + 8][2t + 1]
+__device__ __forceinline__ void mma_bf16(
+    float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// ---- Signals between blocks, at the scope of the device ----
+
+__device__ __forceinline__ unsigned atom_add_release(unsigned* p, unsigned v) {
+    unsigned before;
+    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(v) : "memory");
+    return before;
+}
+
+__device__ __forceinline__ void red_add_release(unsigned* p, unsigned v) {
+    asm volatile("red.add.release.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ void st_release(unsigned* p, unsigned v) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(p), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ unsigned ld_acquire(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+// ---- Within a block ----
+
+// __syncthreads() for `threads` threads, a multiple of 32, that name the same `id` (1 to 15; 0 is __syncthreads itself).
+__device__ __forceinline__ void bar_sync(unsigned id, unsigned threads) {
+    asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+// ---- Order between launches (programmatic dependent launch; both do nothing in a launch without the attribute) ----
+
+// Until the launches before this one are done and what they wrote is visible.
+__device__ __forceinline__ void gdc_wait() { asm volatile("griddepcontrol.wait;" : : : "memory"); }
+
+// The next launch may start once every block has said this, or has ended.
+__device__ __forceinline__ void gdc_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" : : : "memory"); }
+
+#endif
+
+// ---- The same on both: every lane of a warp gets the result ----
+
+__device__ __forceinline__ float warp_sum(float v) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) v += __shfl_xor_sync(0xffffffffu, v, step);
+    return v;
+}
+
+__device__ __forceinline__ float warp_max(float v) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, step));
+    return v;
+}
