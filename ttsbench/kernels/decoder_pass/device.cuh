@@ -151,6 +151,15 @@ __device__ __forceinline__ unsigned ld_acquire(const unsigned* p) {
     return v;
 }
 
+// Cheaper to poll with than ld_acquire, which empties L1 at every try; fence_acq_rel() must follow the last one.
+__device__ __forceinline__ unsigned ld_relaxed(const unsigned* p) {
+    unsigned v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ void fence_acq_rel() { asm volatile("fence.acq_rel.gpu;" : : : "memory"); }
+
 // ---- Within a block ----
 
 // __syncthreads() for `threads` threads, a multiple of 32, that name the same `id` (1 to 15; 0 is __syncthreads itself).
