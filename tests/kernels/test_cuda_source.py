@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ttsbench.kernels.cuda_source import (
     CudaSource,
     Parameters,
     architecture,
+    compile_source,
     dimensions,
     options,
 )
@@ -146,23 +148,23 @@ def compiler() -> None:
 def test_a_source_becomes_machine_code(compiler: None) -> None:
     """Red when macros do not reach the compiler, or what comes back is not a cubin, which is an ELF file."""
     source = CudaSource.read(SAXPY, {"SCALE": 1})
-    assert nvrtc.compile_cubin(source.name, source.text, {}, options(source, "sm_90a")).startswith(b"\x7fELF")
+    assert compile_source(source, "sm_90a").startswith(b"\x7fELF")
 
 
 def test_an_error_shows_the_compilers_words(compiler: None) -> None:
     """Red when the log is lost: without SCALE the file does not compile."""
     source = CudaSource.read(SAXPY, {})
     with pytest.raises(RuntimeError, match=r'saxpy\.cu does not compile.*(?s:.*)identifier "SCALE" is undefined'):
-        nvrtc.compile_cubin(source.name, source.text, {}, options(source, "sm_90a"))
+        compile_source(source, "sm_90a")
 
 
 def test_headers_reach_the_compiler(compiler: None, tmp_path: Path) -> None:
     """Red when included texts are not handed over: the compiler does not look into folders."""
     path = write(tmp_path, main='#include "a.cuh"\n', a="__device__ int a() { return 1; }\n")
     source = CudaSource.read(path, {})
-    assert nvrtc.compile_cubin(source.name, source.text, dict(source.headers), options(source, "sm_90a"))
+    assert compile_source(source, "sm_90a")
     with pytest.raises(RuntimeError, match=r"a\.cuh"):
-        nvrtc.compile_cubin(source.name, source.text, {}, options(source, "sm_90a"))
+        compile_source(replace(source, headers=()), "sm_90a")
 
 
 def saxpy(scale: int) -> CudaKernel:

@@ -78,9 +78,14 @@ def _loaded(source: CudaSource, device: int) -> ctypes.c_void_p:
 
 @cache
 def _cubin(source: CudaSource, target: str) -> bytes:
-    cubin = nvrtc.compile_cubin(source.name, source.text, dict(source.headers), options(source, target))
+    cubin = compile_source(source, target)
     compiled()
     return cubin
+
+
+def compile_source(source: CudaSource, target: str) -> bytes:
+    """A cubin for the architecture `target`; needs no GPU, and is not counted."""
+    return nvrtc.compile_cubin(source.name, source.text, dict(source.headers), options(source, target))
 
 
 def architecture(major: int, minor: int) -> str:
