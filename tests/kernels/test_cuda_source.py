@@ -115,12 +115,12 @@ def test_without_a_gpu_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_nvrtc_the_message_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Red when the compiler's absence is reported without the names that were looked for."""
     monkeypatch.setattr(nvrtc, "_candidates", lambda: iter(["libnvrtc.so.0", "/nowhere/libnvrtc.so.13"]))
-    nvrtc.library.cache_clear()
+    nvrtc.compiler.cache_clear()
     try:
         with pytest.raises(RuntimeError, match=r"nvidia-cuda-nvrtc.*libnvrtc\.so\.0.*/nowhere/libnvrtc\.so\.13"):
-            nvrtc.library()
+            nvrtc.compiler()
     finally:
-        nvrtc.library.cache_clear()
+        nvrtc.compiler.cache_clear()
 
 
 def test_packages_with_the_compiler_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_packages_with_the_compiler_are_found(tmp_path: Path, monkeypatch: pytes
 def compiler() -> None:
     """NVRTC needs no GPU: where it is installed, these tests compile."""
     try:
-        nvrtc.library()
+        nvrtc.compiler()
     except RuntimeError as error:
         pytest.skip(str(error))
 
@@ -216,8 +216,19 @@ def test_much_shared_memory_is_allowed_for() -> None:
     kernel.launch((1,), (512,), (x, y, 512))
     assert torch.equal(y, x.flip(0))
     assert kernel.blocks_per_multiprocessor(512) == 1
-    assert kernel.registers > 0
-    assert (kernel.local_bytes, kernel.static_shared_bytes) == (0, 0)
+    assert kernel.blocks_per_multiprocessor(64) == 1
+    assert module.function("saxpy").blocks_per_multiprocessor(64) > 1
+
+
+@pytest.mark.gpu
+def test_what_a_kernel_needs_can_be_asked() -> None:
+    """Red when one number is given for another: `hoard` has 64 words of its own, and shares 100 in a block."""
+    module = CudaModule(SAXPY, {"SCALE": 1})
+    plain, hoard = module.function("saxpy"), module.function("hoard")
+    assert 0 < plain.registers <= 32
+    assert plain.local_bytes == 0
+    assert hoard.local_bytes >= 256
+    assert hoard.static_shared_bytes - plain.static_shared_bytes >= 400
 
 
 @pytest.mark.gpu

@@ -38,18 +38,18 @@ class LaunchConfig(ctypes.Structure):
 
 def call(function: str, *arguments: Any) -> None:
     """Call `function` of the driver; what it refuses is a RuntimeError in the driver's words."""
-    driver = library()
-    result = getattr(driver, function)(*arguments)
+    cuda = driver()
+    result = getattr(cuda, function)(*arguments)
     if result != 0:
         name, text = ctypes.c_char_p(), ctypes.c_char_p()
-        driver.cuGetErrorName(result, ctypes.byref(name))
-        driver.cuGetErrorString(result, ctypes.byref(text))
+        cuda.cuGetErrorName(result, ctypes.byref(name))
+        cuda.cuGetErrorString(result, ctypes.byref(text))
         said = b" ".join(part for part in (name.value, text.value) if part).decode() or f"error {result}"
         raise RuntimeError(f"{function}: {said}")
 
 
 @cache
-def library() -> ctypes.CDLL:
+def driver() -> ctypes.CDLL:
     """The driver, as installed with the GPU."""
     try:
         return ctypes.CDLL("libcuda.so.1")

@@ -23,7 +23,7 @@ def compile_cubin(name: str, text: str, headers: Mapping[str, str], options: Seq
 
     `name` stands in the compiler's messages. Raises RuntimeError with those when the text does not compile.
     """
-    nvrtc = library()
+    nvrtc = compiler()
     program = ctypes.c_void_p()
     names = _strings(headers)
     texts = _strings(headers.values())
@@ -58,7 +58,7 @@ def _strings(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
 
 
 @cache
-def library() -> ctypes.CDLL:
+def compiler() -> ctypes.CDLL:
     """The compiler: the one torch has loaded, else one of an installed package, else one that the loader finds."""
     tried = []
     for candidate in _candidates():
