@@ -31,7 +31,7 @@ extern "C" __global__ void copy(const unsigned* x, unsigned* y) {
     st_cg_v2(y + 12, ld_cg_v2(x + 12));
     st_cg_u32(y + 14, ld_stream_v2(x + 14).x);
     st_cg_u16(y + 15, ld_cg_u16(x + 15));
-    st_cg_u16(reinterpret_cast<unsigned short*>(y + 15) + 1, ld_global_cg_u32(x + 15) >> 16);
+    st_cg_u16(reinterpret_cast<unsigned short*>(y + 15) + 1, ld_cg_u32(x + 15) >> 16);
 }
 
 // All blocks have come `times` times. One thread counts for its block.
@@ -43,7 +43,7 @@ __device__ void grid_barrier(unsigned* count, unsigned times) {
             while (ld_acquire(count) < times * gridDim.x) {
             }
         } else if (atom_add_release(count, 1) + 1 < times * gridDim.x) {
-            while (ld_relaxed(count) < times * gridDim.x) {
+            while (ld_relaxed_u32(count) < times * gridDim.x) {
             }
             fence_acq_rel();
         } else {
@@ -80,4 +80,70 @@ extern "C" __global__ void phases(float* row, unsigned* count, int steps) {
         grid_barrier(count, 2 * step + 2);
     }
     if (at == 0) st_release(count + 1, 7);
+}
+
+// Blocks hand words on as they are: each waits for words of its own width that are not EMPTY, adds 1 and gives them to the
+// next. `words` is [blocks + 1, 4], all EMPTY but the first row. One thread of a block waits.
+extern "C" __global__ void hand_over(unsigned* words) {
+    const unsigned empty = 0xffffffffu;
+    if (threadIdx.x != 0) return;
+    unsigned* from = words + 4 * blockIdx.x;
+    uint4 v;
+    if (blockIdx.x % 3 == 0) {
+        do v = ld_relaxed_v4(from);
+        while (v.x == empty || v.y == empty || v.z == empty || v.w == empty);
+    } else if (blockIdx.x % 3 == 1) {
+        uint2 low, high;
+        do low = ld_relaxed_v2(from), high = ld_relaxed_v2(from + 2);
+        while (low.x == empty || low.y == empty || high.x == empty || high.y == empty);
+        v = make_uint4(low.x, low.y, high.x, high.y);
+    } else {
+        do v.x = ld_relaxed_u32(from), v.y = ld_relaxed_u32(from + 1);
+        while (v.x == empty || v.y == empty);
+        do v.z = ld_relaxed_u32(from + 2), v.w = ld_relaxed_u32(from + 3);
+        while (v.z == empty || v.w == empty);
+    }
+    st_cg_u32(from + 6, v.z + 1);
+    st_cg_u32(from + 4, v.x + 1);
+    st_cg_u32(from + 7, v.w + 1);
+    st_cg_u32(from + 5, v.y + 1);
+}
+
+// The sum of `x` [pieces, 64] over pieces, through a ring of two places: thread 0 fills, two warps use and give back.
+extern "C" __global__ void ring(const unsigned* x, unsigned* sums, int pieces) {
+    __shared__ __align__(16) unsigned places[2][64];
+    __shared__ __align__(8) mbarrier full[2], used[2];
+    const int first = 64 * pieces * blockIdx.x;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) mbarrier_init(full + i, 1), mbarrier_init(used + i, 2);
+        mbarrier_init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        for (int i = 0; i < pieces && threadIdx.x == 0; i++) {
+            mbarrier_wait(used + i % 2, (i / 2 + 1) % 2);  // at once for the first two: no phase came before
+            mbarrier_expect(full + i % 2, 256);
+            copy_bulk(places[i % 2], x + first + 64 * i, 128, full + i % 2);
+            copy_bulk(places[i % 2] + 32, x + first + 64 * i + 32, 128, full + i % 2);
+        }
+        return;
+    }
+    unsigned sum = 0;
+    for (int i = 0; i < pieces; i++) {
+        if (threadIdx.x < 64) mbarrier_wait(full + i % 2, i / 2 % 2);
+        else while (!mbarrier_try_wait(full + i % 2, i / 2 % 2)) {
+        }
+        sum += places[i % 2][threadIdx.x - 32];
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(used + i % 2);
+    }
+    sums[64 * blockIdx.x + threadIdx.x - 32] = sum;
+}
+
+// Where an address of shared memory lies, as a distance: aligned as it is asked for.
+extern "C" __global__ void shared_places(int* distance) {
+    __shared__ __align__(16) unsigned places[8];
+    places[threadIdx.x] = 0;
+    distance[threadIdx.x] = static_cast<int>(shared_address(places + threadIdx.x) - shared_address(places));
+    if (shared_address(places) % 16) distance[threadIdx.x] = -1;
 }

@@ -1,7 +1,7 @@
 """CUDA C++ without a GPU: the package's .cu files through g++ and `cuda_emulator/`, launched as `CudaKernel` launches.
 
 A module and its kernels have the signatures of `ttsbench.kernels.cuda_source`, so an operation's launcher can be given
-either. A kernel reaches inline PTX through `device.cuh` alone, polls memory through `ld_acquire` or `ld_relaxed`, and
+either. A kernel reaches inline PTX through `device.cuh` alone, polls memory through `ld_acquire` or `ld_relaxed_*`, and
 names its dynamic shared memory `extern __shared__ type name[]` outside any namespace.
 """
 

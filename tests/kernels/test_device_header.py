@@ -101,6 +101,39 @@ def test_blocks_wait_for_each_other(device: str, blocks: int, threads: int, seed
     assert count.tolist() == [10 * blocks, 7]
 
 
+@DEVICES
+@pytest.mark.parametrize("seed", range(4))
+def test_words_are_handed_on_from_block_to_block(device: str, seed: int) -> None:
+    """Red when a poll asks once and no more, or takes words of a vector that have not come for ones that have."""
+    blocks = 7
+    words = torch.full((blocks + 1, 4), -1, dtype=torch.int32)
+    words[0] = torch.arange(4)
+    words = words.to(device)
+    order = {"seed": seed, "memory": [words]} if device == "cpu" else {"cooperative": True}
+    module(device).function("hand_over").launch((blocks,), (32,), (words,), **order)
+    assert torch.equal(words.cpu(), torch.arange(blocks + 1)[:, None].int() + torch.arange(4).int())
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("pieces", [1, 2, 9])
+def test_a_ring_brings_every_piece_once(device: str, pieces: int, seed: int) -> None:
+    """Red when a phase ends before its bytes have come, or a place is filled before all have used it."""
+    x = torch.randint(0, 1000, (3, pieces, 64), dtype=torch.int32).to(device)
+    sums = torch.zeros((3, 64), dtype=torch.int32, device=device)
+    order = {"seed": seed, "memory": [x]} if device == "cpu" else {}
+    module(device).function("ring").launch((3,), (96,), (x, sums, pieces), **order)
+    assert torch.equal(sums, x.sum(1, dtype=torch.int32))
+
+
+@DEVICES
+def test_addresses_of_shared_memory_are_bytes(device: str) -> None:
+    """Red when an address is not of the shared window, where neighbours lie four bytes apart."""
+    distance = torch.zeros(8, dtype=torch.int32, device=device)
+    module(device).function("shared_places").launch((1,), (8,), (distance,))
+    assert distance.tolist() == [0, 4, 8, 12, 16, 20, 24, 28]
+
+
 def test_the_header_is_taken_by_the_assembler_for_hopper() -> None:
     """Red when an instruction is misspelt, or is one that Hopper does not have."""
     try:
@@ -124,6 +157,47 @@ def test_what_cannot_go_on_says_where_it_stands() -> None:
     count = torch.zeros(1, dtype=torch.int32)
     for seed in (0, 1):
         assert fault("lost_signal", 64, count, blocks=3, seed=seed).endswith("polls for a signal that no thread sends")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_phases_that_never_end_are_reported(seed: int) -> None:
+    """Red when a phase ends short of an arrival or of bytes, or one that has not begun counts as ended."""
+    assert "64 of its threads wait in mbarrier_wait" in fault("too_few_arrivals", 64, seed=seed)
+    assert "64 of its threads wait in mbarrier_wait" in fault("wrong_parity", 64, seed=seed)
+    x = torch.zeros(4, dtype=torch.int32)
+    assert fault("missing_bytes", 64, x, seed=seed).endswith("polls for a signal that no thread sends")
+
+
+def test_misused_barriers_are_named() -> None:
+    """Red when one of these goes through: each is undefined on a device, and most would go unseen there."""
+    x = torch.zeros(64, dtype=torch.int32)
+    assert fault("late_init", 64, seed=1).endswith("mbarrier_arrive before mbarrier_init")
+    assert fault("twice_made", 64).endswith("mbarrier_init of a barrier that is there")
+    assert fault("written_over", 32).endswith("mbarrier_arrive finds its barrier written over")
+    assert fault("unfenced", 1, x).endswith("copy_bulk before mbarrier_init_fence")
+    assert fault("too_many_arrivals", 32).endswith("mbarrier_arrive: more arrivals than the barrier was made for")
+    assert "the next phase ended before this thread saw" in fault("sleeps_through", 64)
+    assert "ends while bytes are on their way" in fault("leaves_copies_behind", 32, x, seed=1)
+    assert fault("odd_copy", 32, x).endswith("copy_bulk takes multiples of 16 bytes, not 8")
+    assert fault("odd_copy", 64, x).endswith("copy_bulk to a misaligned address")
+
+
+def test_bytes_come_late() -> None:
+    """Red when whoever reads without waiting for a copy finds its bytes all the same, whatever the order."""
+    unread = 0
+    for seed in (1, 2, 3):
+        x, y = torch.arange(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+        kernel = EmulatedModule(FAULTS).function("reads_before_the_bytes")
+        kernel.launch((1,), (64,), (x, y), seed=seed, memory=[x, y])
+        unread += int((y == -1).sum())
+    assert unread
+
+
+def test_words_of_a_polled_vector_are_not_of_one_moment() -> None:
+    """Red when a vector that is written meanwhile is always read whole, which no device promises."""
+    words, torn = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    EmulatedModule(FAULTS).function("torn_pair").launch((2,), (32,), (words, torn), seed=1, memory=[words, torn])
+    assert torn.item() > 0
 
 
 def test_lanes_that_meet_in_different_operations_are_refused() -> None:

@@ -16,6 +16,7 @@
 #define __constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ thread_local  // a block has a thread of its own; inside a function this is static as well
 
@@ -129,7 +130,6 @@ void emulated_store(void* p, T v) {
 }
 inline unsigned short ld_cg_u16(const void* p) { return emulated_load<unsigned short>(p); }
 inline unsigned ld_cg_u32(const void* p) { return emulated_load<unsigned>(p); }
-inline unsigned ld_global_cg_u32(const void* p) { return emulated_load<unsigned>(p); }
 inline uint2 ld_cg_v2(const void* p) { return emulated_load<uint2>(p); }
 inline uint4 ld_cg_v4(const void* p) { return emulated_load<uint4>(p); }
 inline void st_cg_u16(void* p, unsigned short v) { emulated_store(p, v); }
@@ -178,12 +178,99 @@ inline unsigned ld_acquire(const unsigned* p) {
     emulator::poll();
     return v;
 }
-inline unsigned ld_relaxed(const unsigned* p) { return ld_acquire(p); }
+// The words of a vector need not be of one moment: others run between two of them, or before the first, or after the last.
+template <class T>
+T emulated_poll(const void* p) {
+    constexpr unsigned words = sizeof(T) / sizeof(unsigned);
+    emulator::Launch& launch = emulator::current->block->launch;
+    unsigned early = sizeof(unsigned) * (launch.seed ? launch.random() % (words + 1) : words);
+    T v = emulated_load<T>(p);
+    emulator::poll();
+    std::memcpy(reinterpret_cast<char*>(&v) + early, static_cast<const char*>(p) + early, sizeof(T) - early);
+    return v;
+}
+inline unsigned ld_relaxed_u32(const void* p) { return emulated_poll<unsigned>(p); }
+inline uint2 ld_relaxed_v2(const void* p) { return emulated_poll<uint2>(p); }
+inline uint4 ld_relaxed_v4(const void* p) { return emulated_poll<uint4>(p); }
 inline void fence_acq_rel() {}
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulator::poll(); }
 inline void gdc_wait() {}
 inline void gdc_launch_dependents() {}
+
+// ---- Copies into shared memory: at once for seed 0, later and in any order for others ----
+
+using mbarrier = unsigned long long;
+constexpr unsigned MAX_COUNT = (1u << 20) - 1;  // of arrivals and of bytes, as PTX has it
+constexpr mbarrier MADE = 0x6d62617272696572;   // what the word of a barrier holds, so that who writes over it is found
+
+inline unsigned shared_address(const void* p) { return static_cast<unsigned>(reinterpret_cast<uintptr_t>(p)); }
+
+inline emulator::Mbarrier& emulated_barrier(mbarrier* barrier, const char* operation) {
+    std::map<const void*, emulator::Mbarrier>& all = emulator::current->block->mbarriers;
+    auto found = all.find(barrier);
+    if (found == all.end()) emulator::fail(std::string(operation) + " before mbarrier_init");
+    if (*barrier != MADE) emulator::fail(std::string(operation) + " finds its barrier written over");
+    return found->second;
+}
+
+inline void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
+    if (reinterpret_cast<uintptr_t>(barrier) % 8) emulator::fail("mbarrier_init at a misaligned address");
+    if (arrivals == 0 || arrivals > MAX_COUNT) emulator::fail("mbarrier_init for " + std::to_string(arrivals) + " arrivals");
+    emulator::Mbarrier made{arrivals, arrivals};
+    made.unfenced = emulator::current;
+    if (!emulator::current->block->mbarriers.emplace(barrier, made).second)
+        emulator::fail("mbarrier_init of a barrier that is there");
+    *barrier = MADE;
+}
+
+inline void mbarrier_init_fence() {
+    for (auto& [at, barrier] : emulator::current->block->mbarriers)
+        if (barrier.unfenced == emulator::current) barrier.unfenced = nullptr;
+}
+
+inline void emulated_arrival(mbarrier* barrier, unsigned bytes, const char* operation) {
+    emulator::Mbarrier& state = emulated_barrier(barrier, operation);
+    if (state.pending == 0) emulator::fail(std::string(operation) + ": more arrivals than the barrier was made for");
+    state.bytes += bytes;
+    if (state.bytes > MAX_COUNT) emulator::fail("a phase expects more bytes than a barrier can count");
+    state.pending--;
+    emulator::progress();
+    emulator::end_phase_if_complete(state);
+}
+inline void mbarrier_arrive(mbarrier* barrier) { emulated_arrival(barrier, 0, "mbarrier_arrive"); }
+inline void mbarrier_expect(mbarrier* barrier, unsigned bytes) { emulated_arrival(barrier, bytes, "mbarrier_expect"); }
+
+inline bool mbarrier_try_wait(mbarrier* barrier, unsigned parity) {
+    if (parity > 1) emulator::fail("the parity of a phase is 0 or 1, not " + std::to_string(parity));
+    bool done = emulated_barrier(barrier, "mbarrier_try_wait").phase % 2 != parity;
+    if (!done) emulator::poll();
+    return done;
+}
+
+// Sleeps rather than asks again. Who wakes too late to see the phase it waited for would hang on a device.
+inline void mbarrier_wait(mbarrier* barrier, unsigned parity) {
+    if (parity > 1) emulator::fail("the parity of a phase is 0 or 1, not " + std::to_string(parity));
+    emulator::Mbarrier& state = emulated_barrier(barrier, "mbarrier_wait");
+    unsigned long phase = state.phase;
+    if (phase % 2 != parity) return;
+    state.waiting.push_back(emulator::current);
+    emulator::suspend("mbarrier_wait");
+    if (state.phase > phase + 1) emulator::fail("mbarrier_wait: the next phase ended before this thread saw the end of its own");
+}
+
+inline void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier* barrier) {
+    emulator::Mbarrier& state = emulated_barrier(barrier, "copy_bulk");
+    if (state.unfenced) emulator::fail("copy_bulk before mbarrier_init_fence");
+    if (bytes == 0 || bytes % 16) emulator::fail("copy_bulk takes multiples of 16 bytes, not " + std::to_string(bytes));
+    if (reinterpret_cast<uintptr_t>(shared) % 16) emulator::fail("copy_bulk to a misaligned address");
+    emulator::check_address(global, 16);
+    emulator::check_address(static_cast<const char*>(global) + bytes - 16, 16);
+    emulator::Copy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes, &state};
+    if (emulator::current->block->launch.seed == 0) return emulator::finish(copy);
+    std::memset(shared, 0xff, bytes);  // NaN to whoever reads before the bytes are there
+    emulator::current->block->in_flight.push_back(copy);
+}
 
 // ---- Bfloat16 ----
 

@@ -65,6 +65,21 @@ struct Lanes {  // of one warp and one mask
     std::array<std::array<Words, 32>, 2> words{};
 };
 
+struct Mbarrier {
+    unsigned expected, pending;  // arrivals
+    long bytes = 0;              // expected and not yet arrived; below 0 when they were quicker than who expects them
+    unsigned long phase = 0;     // in progress
+    Fiber* unfenced = nullptr;   // who made it, until that thread fences
+    std::vector<Fiber*> waiting{};
+};
+
+struct Copy {
+    char* to;
+    const char* from;
+    unsigned bytes;
+    Mbarrier* barrier;
+};
+
 struct Range {
     const char* begin;
     const char* end;
@@ -97,6 +112,8 @@ struct Block {
     std::deque<Fiber*> ready;
     std::array<std::vector<Fiber*>, 16> waiting;
     std::map<std::pair<unsigned, unsigned>, Lanes> lanes;
+    std::map<const void*, Mbarrier> mbarriers;
+    std::vector<Copy> in_flight;
     unsigned polls_in_a_row = 0;
     jmp_buf scheduler;
     std::condition_variable its_turn;
@@ -105,6 +122,7 @@ struct Block {
     void run();
     void resume(Fiber* fiber);
     Fiber* next();
+    void land();
     std::string who_waits() const;
 };
 
@@ -209,6 +227,30 @@ inline void poll() {
     suspend("poll");
 }
 
+// ---- Barriers in shared memory, and what arrives there by itself ----
+
+inline void end_phase_if_complete(Mbarrier& barrier) {
+    if (barrier.pending || barrier.bytes) return;
+    barrier.pending = barrier.expected;
+    barrier.phase++;
+    if (!barrier.waiting.empty()) wake(*barrier.waiting.front()->block, barrier.waiting);
+}
+
+inline void finish(const Copy& copy) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    copy.barrier->bytes -= copy.bytes;
+    end_phase_if_complete(*copy.barrier);
+}
+
+// One copy ends, whichever comes first.
+inline void Block::land() {
+    std::swap(in_flight.back(), in_flight[launch.random() % in_flight.size()]);
+    Copy copy = in_flight.back();
+    in_flight.pop_back();
+    finish(copy);
+    launch.idle_polls = 0;
+}
+
 // ---- Running ----
 
 constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 64 * 1024;
@@ -249,6 +291,10 @@ inline void Block::run() {
     }
     poison_shared_memory();
     while (alive && launch.failure.empty()) {
+        if (!in_flight.empty() && (ready.empty() || launch.random() % 16 == 0)) {
+            land();
+            continue;
+        }
         if (ready.empty()) {
             launch.failure = "block " + place(index) + " cannot go on: " + who_waits();
             break;
@@ -259,6 +305,8 @@ inline void Block::run() {
             launch.pass_turn();
         }
     }
+    if (launch.failure.empty() && !in_flight.empty())
+        launch.failure = "block " + place(index) + " ends while bytes are on their way into its shared memory";
     if (launch.failure.empty()) launch.failure = overrun_of_shared_memory();
     if (memory != MAP_FAILED) munmap(memory, bytes);
 }

@@ -12,6 +12,8 @@
 
 // ---- Memory that other blocks write during the launch ----
 // .cg goes past L1, which is not coherent between multiprocessors. These are volatile, so that none moves across a barrier.
+// They are weak all the same: the memory model lets no other thread write meanwhile, so the assembler takes what a loop
+// reads by ld_cg for constant in it and drops the loop. Whoever waits for a value must ask by ld_relaxed.
 
 __device__ __forceinline__ unsigned short ld_cg_u16(const void* p) {
     unsigned short v;
@@ -24,8 +26,6 @@ __device__ __forceinline__ unsigned ld_cg_u32(const void* p) {
     asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(p));
     return v;
 }
-
-__device__ __forceinline__ unsigned ld_global_cg_u32(const void* p) { return ld_cg_u32(p); }
 
 __device__ __forceinline__ uint2 ld_cg_v2(const void* p) {
     uint2 v;
@@ -151,10 +151,28 @@ __device__ __forceinline__ unsigned ld_acquire(const unsigned* p) {
     return v;
 }
 
-// Cheaper to poll with than ld_acquire, which empties L1 at every try; fence_acq_rel() must follow the last one.
-__device__ __forceinline__ unsigned ld_relaxed(const unsigned* p) {
+// ---- Polling: the only loads that a loop may repeat until another block has written ----
+// Cheaper than ld_acquire, which empties L1 at every try. When the value says that other data is there, fence_acq_rel() must
+// follow the last try; when it is itself the data, nothing need. A vector is 32-bit words that arrive each on its own.
+
+__device__ __forceinline__ unsigned ld_relaxed_u32(const void* p) {
     unsigned v;
     asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint2 ld_relaxed_v2(const void* p) {
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint4 ld_relaxed_v4(const void* p) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
     return v;
 }
 
@@ -165,6 +183,62 @@ __device__ __forceinline__ void fence_acq_rel() { asm volatile("fence.acq_rel.gp
 // __syncthreads() for `threads` threads, a multiple of 32, that name the same `id` (1 to 15; 0 is __syncthreads itself).
 __device__ __forceinline__ void bar_sync(unsigned id, unsigned threads) {
     asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
+// ---- Copies into shared memory that go on by themselves ----
+// A phase of an mbarrier ends when as many threads have arrived as it was made for, and as many bytes as they said to expect;
+// the next one begins at once. The phases of a barrier have parity 0, 1, 0, ...
+
+typedef unsigned long long mbarrier;
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// By one thread, which then calls mbarrier_init_fence() once for all that it made; the others after a __syncthreads().
+__device__ __forceinline__ void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory"); }
+
+__device__ __forceinline__ void mbarrier_arrive(mbarrier* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives, too.
+__device__ __forceinline__ void mbarrier_expect(mbarrier* barrier, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :
+                 : "r"(shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+// Has the phase of this parity ended? It must be the one in progress or the one before it. May wait a little first.
+__device__ __forceinline__ bool mbarrier_try_wait(mbarrier* barrier, unsigned parity) {
+    unsigned done;
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;\n"
+                 "}"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(parity)
+                 : "memory");
+    return done;
+}
+
+__device__ __forceinline__ void mbarrier_wait(mbarrier* barrier, unsigned parity) {
+    while (!mbarrier_try_wait(barrier, parity)) {
+    }
+}
+
+// By one thread, of a whole range: all are multiples of 16. The phase of `barrier` in progress counts the bytes.
+__device__ __forceinline__ void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier* barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
 }
 
 // ---- Order between launches (programmatic dependent launch; both do nothing in a launch without the attribute) ----
