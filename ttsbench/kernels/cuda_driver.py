@@ -14,6 +14,7 @@ import torch
 
 MAX_DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED_BYTES, LOCAL_BYTES, REGISTERS = 1, 3, 4  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, _LOCAL_..., _NUM_REGS
+MULTIPROCESSORS, SHARED_BYTES_OF_A_BLOCK = 16, 97  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, _MAX_SHARED_..._OPTIN
 COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6  # CU_LAUNCH_ATTRIBUTE_...
 
 
@@ -73,6 +74,15 @@ def _primary_context(device: int) -> ctypes.c_void_p:
     call("cuDeviceGet", ctypes.byref(handle), device)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     return context
+
+
+def device_attribute(device: int, which: int) -> int:
+    """One number of a device."""
+    _primary_context(device)  # and with it the driver is ready
+    handle, value = ctypes.c_int(), ctypes.c_int()
+    call("cuDeviceGet", ctypes.byref(handle), device)
+    call("cuDeviceGetAttribute", ctypes.byref(value), which, handle)
+    return value.value
 
 
 def load(cubin: bytes) -> ctypes.c_void_p:

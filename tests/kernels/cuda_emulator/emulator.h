@@ -195,6 +195,15 @@ inline uint4 ld_relaxed_v4(const void* p) { return emulated_poll<uint4>(p); }
 inline void fence_acq_rel() {}
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulator::poll(); }
+template <int N>
+void give_registers() {
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "registers of a thread");
+    emulator::exchange("setmaxnreg", ALL_LANES, {});
+}
+template <int N>
+void take_registers() {
+    give_registers<N>();
+}
 inline void gdc_wait() {}
 inline void gdc_launch_dependents() {}
 

@@ -241,6 +241,20 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, unsi
                  : "memory");
 }
 
+// ---- Registers, from warps that need few to warps that need many ----
+// Each by all four warps of a group of 128 threads, once; N is a multiple of 8. What is taken must have been given by others,
+// or have been left over: a group waits until it is.
+
+template <int N>
+__device__ __forceinline__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N));
+}
+
+template <int N>
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N));
+}
+
 // ---- Order between launches (programmatic dependent launch; both do nothing in a launch without the attribute) ----
 
 // Until the launches before this one are done and what they wrote is visible.
