@@ -93,16 +93,12 @@ class FrameCache:
         """An `Attend` for one position of each of the first `rows` rows."""
         if self.kv.device.type == "cpu":
             return _FrameTorch(self.kv[:, :, :rows], position)
-        return _FrameKernel(
-            self.kv.flatten(2, 3),
-            KVRows(
-                self.slots[:rows],
-                self.positions[position, :rows],
-                self.kv_slots[position, :rows],
-                self.tables,
-                self.positions.shape[0],
-            ),
-        )
+        return _FrameKernel(self.kv.flatten(2, 3), self.rows(rows, position))
+
+    def rows(self, rows: int, position: int) -> KVRows:
+        """Where the first `rows` rows stand at one position, in `kv` with rows and positions flattened."""
+        where = self.slots[:rows], self.positions[position, :rows], self.kv_slots[position, :rows]
+        return KVRows(*where, self.tables, len(self.positions))
 
 
 class _FrameKernel:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from ttsbench.engine.attention import FrameCache
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.predictor import Predictor, predictors
 from ttsbench.engine.slot_state import SlotState
-from ttsbench.kernels.attention import Heads
 from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
 from ttsbench.kernels.linear import linear
 from ttsbench.kernels.next_input import FrameRows, next_input
@@ -29,6 +29,7 @@ class FrameStep:
         self.inputs = cache.inputs
         device, books = packed.device, packed.num_codebooks
         self.positions = FrameCache(packed.predictor.config, max_rows, books, device, packed.dtype)
+        self.predictors = predictors(packed, self.positions, max_rows)
         self.codes = torch.zeros((max_rows, books), dtype=torch.int64, device=device)
         self.sound = torch.ones(max_rows, dtype=torch.bool, device=device)
         self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
@@ -56,24 +57,21 @@ class FrameStep:
             self.report[:count],
         )  # fmt: skip
 
+    def predictor(self, rows: int) -> Predictor:
+        """The one that runs frames of so many rows."""
+        return next(one for one in self.predictors if rows <= one.max_rows)
+
     def _draw(self, hidden: Tensor, rows: Rows, drawn: Drawn) -> None:
-        """Codes of all codebooks. Positions 0 and 1 of the predictor (hidden state, code 0) go in together."""
+        """Codes of all codebooks."""
         packed, state, count = self.packed, self.state, len(hidden)
-        projected = packed.project(hidden)
-        x = torch.empty((2 * count, projected.shape[1]), device=hidden.device, dtype=hidden.dtype)
-        x[:count] = projected
+        predictor = self.predictor(count)
+        pairs = predictor.inputs(count)
+        pairs[:, 0] = packed.project(hidden)
         logits = linear(hidden, packed.head)
-        draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], x[count:])
-        first, second = self.positions.attend(count, 0), self.positions.attend(count, 1)
-
-        def attend_both(layer: int, qkv: Tensor, heads: Heads) -> Tensor:
-            return torch.cat((first(layer, qkv[:count], heads), second(layer, qkv[count:], heads)))
-
-        out = packed.predictor.run(x, attend_both)[count:]
-        x = x[count:]
-        for book, head in enumerate(packed.lm_heads, start=1):
-            if book > 1:
-                out = packed.predictor.run(x, self.positions.attend(count, book))
-            last = book == len(packed.lm_heads)
-            table, into = (None, None) if last else (packed.code_rows[book], x)
-            draw_code(book, linear(out, head), rows, state.predictor, drawn, table, into)
+        draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
+        x = torch.empty_like(pairs[:, 1])
+        last = len(packed.lm_heads)
+        for book in range(1, last + 1):
+            logits = predictor.first(pairs) if book == 1 else predictor.next(book, x)
+            table, into = (None, None) if book == last else (packed.code_rows[book], x)
+            draw_code(book, logits, rows, state.predictor, drawn, table, into)
