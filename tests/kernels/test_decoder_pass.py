@@ -145,7 +145,7 @@ class Trial:
         for size in self.made._sizes.values():
             for name in ("packed", "attended", "middle", "inner"):
                 assert (getattr(size, name) == cuda.EMPTY).all(), name
-            place = len(size.out) - 2 + (int(size.launches) - 1) % 2
+            place = len(size.out) - 2 + (int(size.launches[0]) - 1) % 2
             assert (size.out[[i for i in range(len(size.out)) if i != place]] == cuda.EMPTY).all()
 
 
