@@ -1,8 +1,7 @@
 """Launches `decoder_pass.cu`: one compiled kernel for each class of row counts, and the memory that it hands over in.
 
-That memory holds EMPTY, the word of which no number consists, before and after every launch but for one place that the
-next launch empties. So launches of one `DecoderPass` follow each other on a stream; and as the blocks of a launch wait
-for each other, only one pass may run on a device at a time.
+A launch counts its phases in that memory, and knows its own number from it. So launches of one `DecoderPass` follow
+each other on a stream; and as the blocks of a launch wait for each other, only one pass may run on a device at a time.
 """
 
 from __future__ import annotations
@@ -23,8 +22,10 @@ from ttsbench.kernels.decoder_pass.shape import THREADS, Machine, Shape, Tiling
 from ttsbench.kernels.decoder_pass.types import Stack
 
 SOURCE = Path(__file__).with_name("decoder_pass.cu")
-EMPTY = -1
-"""Of a half word, as int16: a NaN that rounding does not give."""
+PHASES = 5
+"""Of a layer, each of which is counted; the head ends the launch."""
+CHUNK = 16
+"""Positions that a warp takes at a time, which lie side by side in the cache."""
 
 
 class Kernel(Protocol):
@@ -53,7 +54,7 @@ POINTERS_BEFORE = ("x",)
 POINTERS_OF_A_LAYER = ("input_norm", "qkv", "head_norm", "output", "post_norm", "gate_up", "down")
 POINTERS_AFTER = (
     "final_norm", "head", "logits", "hidden", "kv", "cos", "sin", "slots", "positions", "kv_slots", "tables",
-    "packed", "attended", "middle", "inner", "out", "launches",
+    "packed", "attended", "middle", "inner", "out", "squares", "counters",
 )  # fmt: skip
 INTEGERS = ("rows", "table_stride", "block_size")
 
@@ -120,6 +121,8 @@ class DecoderPass:
         _check("x", x, (count, shape.width))
         _check("head", head, (shape.vocabulary, shape.width))
         _check("logits", logits, (count, shape.vocabulary))
+        if rows.block_size % CHUNK:
+            raise ValueError(f"a pass takes blocks of multiples of {CHUNK} positions, not of {rows.block_size}")
         if hidden is not None:
             _check("hidden", hidden, (count, shape.width))
         size = self._size(count)
@@ -142,7 +145,7 @@ class DecoderPass:
             pointers += [layer.post_norm, layer.gate_up, layer.down]
         pointers += [self.stack.norm, head, logits]
         after = [self.kv, heads.cos, heads.sin, rows.slots, rows.positions, rows.kv_slots, rows.tables]
-        after += [size.packed, size.attended, size.middle, size.inner, size.out, size.launches]
+        after += [size.packed, size.attended, size.middle, size.inner, size.out, size.squares, size.counters]
         return pass_structure(self.shape.num_layers)(
             *(tensor.data_ptr() for tensor in pointers),
             None if hidden is None else hidden.data_ptr(),
@@ -157,38 +160,40 @@ class DecoderPass:
 
 @dataclass(frozen=True)
 class _Size:
-    """A class of row counts: its kernel, and what blocks hand over, EMPTY when nothing is under way."""
+    """A class of row counts: its kernel, and the memory that blocks hand over in."""
 
     kernel: Kernel
     blocks: int
     packed: Tensor
-    """[L, rows, (H + 2 K) * E]"""
+    """[rows, (H + 2 K) * E]"""
     attended: Tensor
-    """[L, rows, H * E]"""
+    """[rows, H * E]"""
     middle: Tensor
-    """[L, rows, D]: the residual stream between attention and MLP."""
+    """[rows, D]: the residual stream between attention and MLP, times the gains of the norm that follows."""
     inner: Tensor
-    """[L, rows, F]"""
+    """[rows, F]"""
     out: Tensor
-    """[L + 1, rows, D]: after each layer; the last one's is in the last two places by turns."""
-    launches: Tensor
-    """int32 [2 + 5 L]: so far, and how many blocks have ended each of their phases."""
+    """[rows, D]: the residual stream after a layer, times the gains of the norm that follows."""
+    squares: Tensor
+    """float32 [2, rows, D / 8]: sums of squares of the residual stream, eight columns each, in `middle` and `out`."""
+    counters: Tensor
+    """int32 [1 + 5 L]: launches so far, and how often a block has ended each phase of each layer."""
 
     @classmethod
     def make(cls, kernel: Kernel, tiling: Tiling, shape: Shape, device: torch.device) -> _Size:
-        def empty(layers: int, width: int) -> Tensor:
-            return torch.full((layers, tiling.rows, width), EMPTY, dtype=torch.int16, device=device)
+        def handed_over(width: int) -> Tensor:
+            return torch.empty((tiling.rows, width), dtype=torch.bfloat16, device=device)
 
-        layers = shape.num_layers
         return cls(
             kernel=kernel,
             blocks=tiling.blocks,
-            packed=empty(layers, shape.packed),
-            attended=empty(layers, shape.attended),
-            middle=empty(layers, shape.width),
-            inner=empty(layers, shape.inner),
-            out=empty(layers + 1, shape.width),
-            launches=torch.zeros(2 + 5 * layers, dtype=torch.int32, device=device),
+            packed=handed_over(shape.packed),
+            attended=handed_over(shape.attended),
+            middle=handed_over(shape.width),
+            inner=handed_over(shape.inner),
+            out=handed_over(shape.width),
+            squares=torch.empty((2, tiling.rows, shape.width // 8), dtype=torch.float32, device=device),
+            counters=torch.zeros(1 + PHASES * shape.num_layers, dtype=torch.int32, device=device),
         )
 
     def launch(self, structure: ctypes.Structure) -> None:

@@ -115,12 +115,9 @@ class Tiling:
         unit = next((unit for unit in UNITS if not any(k % unit for k in _terms(shape))), None)
         if unit is None:
             raise ValueError(f"a pass takes products of multiples of {UNITS[-1]} terms, not of {_terms(shape)}")
-        if any(outputs % 8 or outputs < 8 * blocks for outputs in (shape.packed, shape.inner, shape.vocabulary)):
-            raise ValueError(
-                f"a pass on {blocks} multiprocessors takes multiples of 8 and at least {8 * blocks} outputs, "
-                f"not {shape.packed}, {shape.inner} and {shape.vocabulary}"
-            )
-        unit_bytes, fixed, static = _shared_memory(shape, 8 * halves * groups, groups, unit, blocks)
+        if shape.vocabulary % 8:
+            raise ValueError(f"a pass takes multiples of 8 outputs of the head, not {shape.vocabulary}")
+        unit_bytes, fixed, static = _shared_memory(shape, 8 * halves * groups, unit, blocks)
         slots = (machine.shared_bytes - fixed - static) // (unit_bytes + 16)
         if slots < MIN_SLOTS:
             raise ValueError(f"{machine.shared_bytes} bytes of shared memory hold {slots} units, not {MIN_SLOTS}")
@@ -149,16 +146,15 @@ def _terms(shape: Shape) -> tuple[int, int, int]:
     return shape.width, shape.attended, shape.inner
 
 
-def _shared_memory(shape: Shape, rows: int, groups: int, unit: int, blocks: int) -> tuple[int, int, int]:
+def _shared_memory(shape: Shape, rows: int, unit: int, blocks: int) -> tuple[int, int, int]:
     """Bytes of a unit; of the dynamic memory besides; of the static memory but for two barriers a unit."""
 
     def tiles(outputs: int) -> int:
         return -(-outputs // 8 // blocks)
 
     most = max(tiles(shape.packed), 2 * tiles(shape.inner), tiles(shape.width), tiles(shape.vocabulary))
-    parts, gains = WARPS * most * 512, 4 * shape.width
-    queries, squares, kept = 8 * WARPS * shape.head_dim, 4 * rows * WARPS // groups, 16 * rows * tiles(shape.width)
-    return 8 * (2 * unit + 64), parts + gains, queries + squares + kept + 64
+    queries, scales, kept = 8 * WARPS * shape.head_dim, 4 * rows, 16 * rows * tiles(shape.width)
+    return 8 * (2 * unit + 64), WARPS * most * 512, queries + scales + kept + 64
 
 
 def unsupported(shape: Shape, rows: int, dtype: torch.dtype, device: torch.device) -> str | None:
