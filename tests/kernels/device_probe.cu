@@ -124,7 +124,7 @@ extern "C" __global__ void ring(const unsigned* x, unsigned* sums, int pieces) {
             mbarrier_wait(used + i % 2, (i / 2 + 1) % 2);  // at once for the first two: no phase came before
             mbarrier_expect(full + i % 2, 256);
             copy_bulk(places[i % 2], x + first + 64 * i, 128, full + i % 2);
-            copy_bulk(places[i % 2] + 32, x + first + 64 * i + 32, 128, full + i % 2);
+            copy_bulk(places[i % 2] + 32, x + first + 64 * i + 32, 128, full + i % 2, l2_evict_first());
         }
         return;
     }

@@ -145,7 +145,7 @@ class Trial:
         for size in self.made._sizes.values():
             for name in ("packed", "attended", "middle", "inner"):
                 assert (getattr(size, name) == cuda.EMPTY).all(), name
-            place = len(size.out) - 2 + (int(size.launches) - 1) % 2
+            place = len(size.out) - 2 + (int(size.launches[0]) - 1) % 2
             assert (size.out[[i for i in range(len(size.out)) if i != place]] == cuda.EMPTY).all()
 
 
@@ -306,7 +306,7 @@ def test_what_cannot_run_is_refused() -> None:
         ("head", {"head": torch.zeros(64, TOY.width, dtype=torch.bfloat16)}),
     ],
 )
-def test_operands_are_checked(name: str, change: dict[str, Tensor]) -> None:
+def test_operands_are_checked(name: str, change: dict[str, Any]) -> None:
     """Red when an operand of another size, type or layout goes through: the kernel takes addresses alone."""
     trial = Trial.on(cases.inputs(Case(TOY, (3,)), "cpu", torch.bfloat16), FEW_BLOCKS)
     trial.given = replace(trial.given, **change)

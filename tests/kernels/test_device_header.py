@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_words_are_handed_on_from_block_to_block(device: str, seed: int) -> None
     words = torch.full((blocks + 1, 4), -1, dtype=torch.int32)
     words[0] = torch.arange(4)
     words = words.to(device)
-    order = {"seed": seed, "memory": [words]} if device == "cpu" else {"cooperative": True}
+    order: dict[str, Any] = {"seed": seed, "memory": [words]} if device == "cpu" else {"cooperative": True}
     module(device).function("hand_over").launch((blocks,), (32,), (words,), **order)
     assert torch.equal(words.cpu(), torch.arange(blocks + 1)[:, None].int() + torch.arange(4).int())
 
@@ -121,7 +122,7 @@ def test_a_ring_brings_every_piece_once(device: str, pieces: int, seed: int) -> 
     """Red when a phase ends before its bytes have come, or a place is filled before all have used it."""
     x = torch.randint(0, 1000, (3, pieces, 64), dtype=torch.int32).to(device)
     sums = torch.zeros((3, 64), dtype=torch.int32, device=device)
-    order = {"seed": seed, "memory": [x]} if device == "cpu" else {}
+    order: dict[str, Any] = {"seed": seed, "memory": [x]} if device == "cpu" else {}
     module(device).function("ring").launch((3,), (96,), (x, sums, pieces), **order)
     assert torch.equal(sums, x.sum(1, dtype=torch.int32))
 

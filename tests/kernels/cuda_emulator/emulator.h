@@ -281,6 +281,10 @@ inline void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier
     emulator::current->block->in_flight.push_back(copy);
 }
 
+inline void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier* barrier, unsigned long long) {
+    copy_bulk(shared, global, bytes, barrier);
+}
+
 // ---- Bfloat16 ----
 
 inline float bf16_lo(unsigned packed) { return __uint_as_float(packed << 16); }

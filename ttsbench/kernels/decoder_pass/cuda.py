@@ -172,7 +172,7 @@ class _Size:
     out: Tensor
     """[L + 1, rows, D]: after each layer; the last one's is in the last two places by turns."""
     launches: Tensor
-    """int32 [1], so far."""
+    """int32 [2 + 5 L]: so far, and how many blocks have ended each of their phases."""
 
     @classmethod
     def make(cls, kernel: Kernel, tiling: Tiling, shape: Shape, device: torch.device) -> _Size:
@@ -188,7 +188,7 @@ class _Size:
             middle=empty(layers, shape.width),
             inner=empty(layers, shape.inner),
             out=empty(layers + 1, shape.width),
-            launches=torch.zeros(1, dtype=torch.int32, device=device),
+            launches=torch.zeros(2 + 5 * layers, dtype=torch.int32, device=device),
         )
 
     def launch(self, structure: ctypes.Structure) -> None:

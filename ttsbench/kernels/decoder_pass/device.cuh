@@ -241,6 +241,14 @@ __device__ __forceinline__ void copy_bulk(void* shared, const void* global, unsi
                  : "memory");
 }
 
+__device__ __forceinline__ void copy_bulk(
+    void* shared, const void* global, unsigned bytes, mbarrier* barrier, unsigned long long policy) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+                 :
+                 : "r"(shared_address(shared)), "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+                 : "memory");
+}
+
 // ---- Registers, from warps that need few to warps that need many ----
 // Each by all four warps of a group of 128 threads, once; N is a multiple of 8. What is taken must have been given by others,
 // or have been left over: a group waits until it is.
