@@ -208,7 +208,9 @@ class Captured:
         monkeypatch.setattr(attention, "paged_attention", called)
 
     def check(self, capacity: int, budget: int) -> None:
-        """All sizes up to the capacity have their graphs; of decode the query length is 1, of mixed the worst case."""
+        """All sizes up to the capacity have their graphs; of decode the query length is 1, of mixed the worst case. The
+        first two positions of the code predictor go in together: two rows for each of its slots.
+        """
         rows, tokens = row_buckets(capacity), token_buckets(budget)
         parts = {(part, size) for part in ("decode", "frame", "codec") for size in rows}
         assert self.calls.keys() == parts | {("mixed", size) for size in tokens}
@@ -216,7 +218,7 @@ class Captured:
         assert tokens[-1] == budget
         for size in rows:
             for part in ("decode", "frame"):
-                assert self.calls[part, size] == {(size, 1)}, f"{part} of {size} rows"
+                assert self.calls[part, size] == {(size, 1), (2 * size, 2)}, f"{part} of {size} rows"
         for size in tokens:
             assert self.calls["mixed", size] == {(size, size)}, f"mixed step of {size} rows"
 

@@ -88,12 +88,24 @@ class FrameCache:
         self.positions = steps.repeat(1, rows)
         self.kv_slots = ids * positions + steps
         self.tables = ids[:, None].int()
+        self.first_two = tuple(
+            part.flatten() for part in (ids[:, None].repeat(1, 2), self.positions[:2].T, self.kv_slots[:2].T)
+        )
+        """Slots, positions and places of positions 0 and 1 of each row, side by side: 2 R of each."""
 
     def attend(self, rows: int, position: int) -> Attend:
         """An `Attend` for one position of each of the first `rows` rows."""
         if self.kv.device.type == "cpu":
             return _FrameTorch(self.kv[:, :, :rows], position)
-        return _FrameKernel(self.kv.flatten(2, 3), self.rows(rows, position))
+        return _FrameKernel(self.kv.flatten(2, 3), self.rows(rows, position), query_len=1)
+
+    def attend_first_two(self, rows: int) -> Attend:
+        """An `Attend` for positions 0 and 1 of each of the first `rows` rows, the two of a row side by side."""
+        if self.kv.device.type == "cpu":
+            return _FrameTorchPairs(self.attend(rows, 0), self.attend(rows, 1))
+        slots, positions, places = (part[: 2 * rows] for part in self.first_two)
+        where = KVRows(slots, positions, places, self.tables, len(self.positions))
+        return _FrameKernel(self.kv.flatten(2, 3), where, query_len=2)
 
     def rows(self, rows: int, position: int) -> KVRows:
         """Where the first `rows` rows stand at one position, in `kv` with rows and positions flattened."""
@@ -102,13 +114,14 @@ class FrameCache:
 
 
 class _FrameKernel:
-    def __init__(self, kv: Tensor, rows: KVRows) -> None:
+    def __init__(self, kv: Tensor, rows: KVRows, query_len: int) -> None:
         self.kv = kv
         self.rows = rows
+        self.query_len = query_len
 
     def __call__(self, layer: int, qkv: Tensor, heads: Heads) -> Tensor:
         keys, values = self.kv[layer]
-        return paged_attention(qkv, heads, self.rows, keys, values, query_len=1)
+        return paged_attention(qkv, heads, self.rows, keys, values, self.query_len)
 
 
 class _FrameTorch:
@@ -123,3 +136,15 @@ class _FrameTorch:
         keys[:, at] = k
         values[:, at] = v
         return grouped_attention(q[:, None], keys[:, : at + 1], values[:, : at + 1]).flatten(1)
+
+
+class _FrameTorchPairs:
+    """Two positions as two calls, the first one's keys in place before the second looks for them."""
+
+    def __init__(self, first: Attend, second: Attend) -> None:
+        self.first = first
+        self.second = second
+
+    def __call__(self, layer: int, qkv: Tensor, heads: Heads) -> Tensor:
+        first, second = self.first(layer, qkv[::2], heads), self.second(layer, qkv[1::2], heads)
+        return torch.stack((first, second), dim=1).flatten(0, 1)

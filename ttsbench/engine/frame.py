@@ -15,7 +15,7 @@ from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.predictor import Predictor, predictors
 from ttsbench.engine.slot_state import SlotState
 from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
-from ttsbench.kernels.linear import linear
+from ttsbench.kernels.fused_linear import Normed, linear
 from ttsbench.kernels.next_input import FrameRows, next_input
 from ttsbench.models.qwen3_tts.packed import PackedTalker
 
@@ -35,13 +35,13 @@ class FrameStep:
         self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
         """Codes, flags and slot of each row of the newest step: see `next_input`."""
 
-    def run(self, hidden: Tensor) -> None:
+    def run(self, hidden: Tensor | Normed) -> None:
         """One frame from `hidden` [R, D], the rows in the order of the control block's `frame_slots`."""
         count = len(hidden)
         control = self.state.control.device
         rows = Rows(control["frame_slots"][:count], control["frames"][:count], self.state.seeds)
         drawn = Drawn(self.codes[:count], self.sound[:count].fill_(True))
-        self._draw(hidden, prepared(rows, self.codes.shape[1]), drawn)
+        self._draw(hidden if isinstance(hidden, Normed) else Normed(hidden), prepared(rows, self.codes.shape[1]), drawn)
         frames = FrameRows(
             slots=rows.slots,
             frames=rows.frames,
@@ -61,12 +61,12 @@ class FrameStep:
         """The one that runs frames of so many rows."""
         return next(one for one in self.predictors if rows <= one.max_rows)
 
-    def _draw(self, hidden: Tensor, rows: Rows, drawn: Drawn) -> None:
+    def _draw(self, hidden: Normed, rows: Rows, drawn: Drawn) -> None:
         """Codes of all codebooks."""
         packed, state, count = self.packed, self.state, len(hidden)
         predictor = self.predictor(count)
         pairs = predictor.inputs(count)
-        pairs[:, 0] = packed.project(hidden)
+        packed.project(hidden, pairs[:, 0])
         logits = linear(hidden, packed.head)
         draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
         x = torch.empty_like(pairs[:, 1])

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from ttsbench.engine.attention import FrameCache
-from ttsbench.kernels.attention import Heads
 from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
-from ttsbench.kernels.linear import linear
+from ttsbench.kernels.fused_linear import linear
 from ttsbench.models.qwen3_tts.packed import PackedTalker
 
 
@@ -49,7 +48,7 @@ def predictors(packed: PackedTalker, cache: FrameCache, max_rows: int) -> Sequen
 
 
 class LayeredPredictor:
-    """Runs anywhere. Positions 0 and 1 go through the layers together."""
+    """Runs anywhere. Positions 0 and 1 go through the layers together, the two of a row side by side."""
 
     def __init__(self, packed: PackedTalker, cache: FrameCache, max_rows: int) -> None:
         self.packed = packed
@@ -57,20 +56,12 @@ class LayeredPredictor:
         self.max_rows = max_rows
 
     def inputs(self, rows: int) -> Tensor:
-        """The rows of a position side by side."""
         width = self.packed.predictor.config.hidden_size
-        memory = torch.empty((2, rows, width), device=self.packed.device, dtype=self.packed.dtype)
-        return memory.transpose(0, 1)
+        return torch.empty((rows, 2, width), device=self.packed.device, dtype=self.packed.dtype)
 
     def first(self, x: Tensor) -> Tensor:
-        count = len(x)
-        zero, one = self.cache.attend(count, 0), self.cache.attend(count, 1)
-
-        def attend_both(layer: int, qkv: Tensor, heads: Heads) -> Tensor:
-            return torch.cat((zero(layer, qkv[:count], heads), one(layer, qkv[count:], heads)))
-
-        out = self.packed.predictor.run(x.transpose(0, 1).flatten(0, 1), attend_both)[count:]
-        return linear(out, self.packed.lm_heads[0])
+        out = self.packed.predictor.run(x.flatten(0, 1), self.cache.attend_first_two(len(x)))
+        return linear(out.every(1, 2), self.packed.lm_heads[0])
 
     def next(self, book: int, x: Tensor) -> Tensor:
         out = self.packed.predictor.run(x, self.cache.attend(len(x), book))

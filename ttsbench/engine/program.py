@@ -11,7 +11,6 @@ in a graph; eager and captured steps are these same functions. Sizes: N packed r
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ttsbench.engine.attention import KernelAttention, TorchAttention
 from ttsbench.engine.control import Control
@@ -20,6 +19,7 @@ from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState
 from ttsbench.kernels.attention import KVRows
+from ttsbench.kernels.fused_linear import Normed
 from ttsbench.models.qwen3_tts.codec_frame import FrameCodec
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.packed import Attend, PackedTalker
@@ -53,8 +53,8 @@ class StepProgram:
         self._codec = codec
         self._frame_codec = None if device.type == "cpu" else FrameCodec(codec, max_frames)
 
-    def talker(self, rows: int, plan: StepPlan | None, query_len: int) -> Tensor:
-        """Hidden states [N, D] of the first `rows` packed rows. A CPU needs the `plan` that they came from."""
+    def talker(self, rows: int, plan: StepPlan | None, query_len: int) -> Normed:
+        """Hidden states of the first `rows` packed rows. A CPU needs the `plan` that they came from."""
         x = self.cache.inputs.index_select(0, self.control.device["kv_slots"][:rows])
         return self.packed.talker.run(x, self._attend(rows, plan, query_len))
 
@@ -64,7 +64,7 @@ class StepProgram:
 
     def mixed(self, rows: int, plan: StepPlan | None = None) -> None:
         """Talker over decode rows and prompt chunks; up to all rows may be of one slot."""
-        self.hidden[:rows] = self.talker(rows, plan, query_len=rows)
+        self.hidden[:rows] = self.talker(rows, plan, query_len=rows).finished()
 
     def frame_of_mixed(self, frames: int) -> None:
         """The frames of a mixed step, from the rows that yield one."""

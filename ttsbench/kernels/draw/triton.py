@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM
 from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
 
 WARPS = 8
 LARGEST_VOCABULARY = 8192
@@ -135,10 +136,17 @@ def draw_kernel(  # type: ignore[no-untyped-def]
     COPY: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):
+    let_next_start(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
+    # What the host has sent and no kernel changes: who draws, by which settings, with which number.
     slot = tl.load(slots_ptr + row)
     frame = tl.load(frames_ptr + row)
+    samples = tl.load(sample_ptr + slot)
+    temperature, top_k, top_p = tl.load(temperature_ptr + slot), tl.load(top_k_ptr + slot), tl.load(top_p_ptr + slot)
+    uniform = draw_uniform(tl.load(seeds_ptr + slot), frame, book)
+    wait_for_previous(OVERLAP)
     code_ids = tl.arange(0, BLOCK)
     exists = code_ids < V
     logits = tl.load(logits_ptr + row * logits_stride + code_ids, mask=exists, other=0.0).to(tl.float32)
@@ -158,10 +166,8 @@ def draw_kernel(  # type: ignore[no-untyped-def]
 
     largest = tl.max(logits, 0)
     code = tl.min(tl.where(logits == largest, code_ids, BLOCK), 0)
-    if tl.load(sample_ptr + slot):
-        uniform = draw_uniform(tl.load(seeds_ptr + slot), frame, book)
-        temperature, top_k = tl.load(temperature_ptr + slot), tl.load(top_k_ptr + slot)
-        code = sampled(logits, largest, temperature, top_k, tl.load(top_p_ptr + slot), uniform, V, BLOCK)
+    if samples:
+        code = sampled(logits, largest, temperature, top_k, top_p, uniform, V, BLOCK)
     code = tl.where(finite, code, 0).to(tl.int64)
 
     tl.store(codes_ptr + row * codes_stride + book, code)
@@ -252,6 +258,7 @@ def _launch(
         num_warps=WARPS,
         # A fused multiply-add would round once where the reference rounds twice, and break or make ties at the k-th.
         enable_fp_fusion=False,
+        **overlap(logits),
     )
 
 

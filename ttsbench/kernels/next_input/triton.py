@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ttsbench.kernels.next_input.reference import ENDED, LAST, SOUND, FrameRows
+from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
 
 BLOCK = 512
 """Columns of a program: four programs a row at the 1.7B width, so that a small batch spreads too."""
@@ -19,8 +20,10 @@ BLOCK = 512
 def next_input_kernel(  # type: ignore[no-untyped-def]
     codes_ptr, sound_ptr, table_ptr, offsets_ptr, slots_ptr, frames_ptr, at_ptr, has_text_ptr, pads_ptr, limits_ptr,
     inputs_ptr, report_ptr, width, eos, ENDED: tl.constexpr, LAST: tl.constexpr, SOUND: tl.constexpr,
-    BOOKS: tl.constexpr, BLOCK: tl.constexpr,
+    BOOKS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    let_next_start(OVERLAP)
+    wait_for_previous(OVERLAP)
     row = tl.program_id(0)
     tile = tl.program_id(1)
     column = tile * BLOCK + tl.arange(0, BLOCK)
@@ -60,4 +63,5 @@ def next_input(
     next_input_kernel[(count, triton.cdiv(width, BLOCK))](
         codes, sound, table, offsets, rows.slots, rows.frames, rows.inputs, rows.has_text, rows.pads, rows.limits,
         inputs, report, width, rows.eos, ENDED=ENDED, LAST=LAST, SOUND=SOUND, BOOKS=books, BLOCK=BLOCK, num_warps=4,
+        **overlap(inputs),
     )  # fmt: skip

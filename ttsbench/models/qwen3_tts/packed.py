@@ -1,9 +1,10 @@
 """Talker and code predictor as an engine runs them: the modules' weights, laid out for few, large operations.
 
-A layer is four products with one fused operation between each two: q, k and v come out of one matrix, gate and up out
-of another, and the residual sum belongs to the norm after it. Everything that embeds a code is precomputed: a frame's
-embeddings come from one stacked table, and the code predictor's input rows are projected once per code rather than once
-per draw. The modules' own weights become views of the packed ones, so nothing is held twice but the projected rows.
+A layer is four products and attention: q, k and v come out of one matrix, gate and up out of another, and what stands
+between two products belongs to one of them (`kernels/fused_linear`). Everything that embeds a code is precomputed: a
+frame's embeddings come from one stacked table, and the code predictor's input rows are projected once per code rather
+than once per draw. The modules' own weights become views of the packed ones, so nothing is held twice but the projected
+rows.
 
 Rows are packed: a step's rows [N, D] stand side by side whatever they belong to, and an `Attend` knows where each
 stands. Shapes: N rows, D width, H query heads, K key-value heads, E head width, Q codebooks, V talker vocabulary.
@@ -19,9 +20,8 @@ from torch import Tensor, nn
 
 from ttsbench.kernels.attention import Heads
 from ttsbench.kernels.decoder_pass import Layer, Stack
-from ttsbench.kernels.linear import linear
+from ttsbench.kernels.fused_linear import Normed, gated_linear, linear, residual_linear
 from ttsbench.kernels.rms_norm import add_rms_norm
-from ttsbench.kernels.swiglu import silu_mul
 from ttsbench.models.qwen3_tts.talker import Talker
 from ttsbench.models.qwen3_tts.transformer import DecoderLayer, DecoderStack, rotary_angles
 
@@ -78,16 +78,17 @@ class PackedStack:
             down=mlp.down_proj.weight.detach(),
         )
 
-    def run(self, x: Tensor, attend: Attend) -> Tensor:
-        """Hidden states [N, D] after the final norm of input rows `x` [N, D]."""
+    def run(self, x: Tensor, attend: Attend) -> Normed:
+        """Hidden states after the final norm of input rows `x` [N, D]."""
         eps = self.config.rms_norm_eps
-        residual: Tensor | None = None
-        for index, layer in enumerate(self.layers):
-            normed, residual = add_rms_norm(x, residual, layer.input_norm, eps)
+        normed, residual = Normed(add_rms_norm(x, None, self.layers[0].input_norm, eps)[0]), x
+        norms = [*(layer.input_norm for layer in self.layers[1:]), self.norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             attended = attend(index, linear(normed, layer.qkv), layer.heads)
-            normed, residual = add_rms_norm(linear(attended, layer.o), residual, layer.post_norm, eps)
-            x = linear(silu_mul(linear(normed, layer.gate_up)), layer.down)
-        return add_rms_norm(x, residual, self.norm, eps)[0]
+            normed, residual = residual_linear(attended, layer.o, residual, layer.post_norm, eps)
+            gated = gated_linear(normed, layer.gate_up)
+            normed, residual = residual_linear(gated, layer.down, residual, next_norm, eps)
+        return normed
 
 
 class PackedTalker:
@@ -103,14 +104,21 @@ class PackedTalker:
         self.predictor = PackedStack(predictor.model, self.num_codebooks)
         self.head = talker.codec_head.weight.detach()
         self.lm_heads = [head.weight.detach() for head in predictor.lm_head if isinstance(head, nn.Linear)]
-        self.project = predictor.small_to_mtp_projection
+        self.projection = predictor.small_to_mtp_projection
         tables = (talker.model.codec_embedding, *predictor.model.codec_embedding)
         self.frame_table = join_weights(tables)
         """[V + (Q - 1) * codebook size, D]"""
         sizes = [0, config.talker_vocab_size] + [config.codebook_size] * (self.num_codebooks - 2)
         self.frame_offsets = torch.tensor(sizes).cumsum(0).to(self.head.device)
-        self.code_rows = [self.project(table.weight).detach() for table in tables[:-1]]
+        self.code_rows = [self.projection(table.weight).detach() for table in tables[:-1]]
         """Predictor input rows per codebook 0..Q-2: [V, D'] and [codebook size, D']; the last is never fed back."""
+
+    def project(self, hidden: Normed, out: Tensor) -> None:
+        """Input rows of the code predictor from the talker's hidden states, into `out` [N, D']."""
+        if isinstance(self.projection, nn.Linear):
+            linear(hidden, self.projection.weight.detach(), self.projection.bias.detach(), out)
+        else:
+            out.copy_(hidden.finished())
 
     @property
     def device(self) -> torch.device:

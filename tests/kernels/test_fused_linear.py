@@ -1,0 +1,176 @@
+"""The fused products against the plain formulas in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tests.kernels.interpreted import run_interpreted
+from ttsbench.kernels.fused_linear import Normed, cases, gated_linear, linear, reference, residual_linear
+from ttsbench.kernels.fused_linear.cases import Case, Inputs
+from ttsbench.kernels.fused_linear.tiles import Tile, choose
+
+TOLERANCE = {torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 2**-6}
+"""Of the largest output. Float32: sums of up to 6,144 terms in another order. Narrower types: rows, where they carry
+the norm's weight, and outputs are rounded once each, to 11 and 8 bits; the formula rounds nothing."""
+
+TILES = (
+    Tile(16, 16, 16, warps=4, stages=2),
+    Tile(32, 32, 32, warps=4, stages=3, split=3),
+    Tile(64, 16, 32, warps=4, stages=2, split=2),
+)
+"""Weights as the tall side; split in three parts of which the last may be short or empty; rows as the tall side."""
+
+BLOCKS = Tile(16, 16, 16, warps=4, stages=2, blocks=True)
+"""Moved by the memory engine, which wants rows of whole 16 bytes."""
+
+
+def expected(case: Case, given: Inputs) -> list[Tensor]:
+    """Outputs in float64."""
+    weight = given.weight.double()
+    if case.kind == "gated":
+        return [reference.gated_linear(given.plain, weight)]
+    if case.kind == "residual":
+        assert given.residual is not None
+        assert given.norm is not None
+        return list(reference.residual_linear(given.plain, weight, given.residual.double(), given.norm.double(), 1e-6))
+    return [reference.linear(given.plain, weight, None if given.bias is None else given.bias.double())]
+
+
+def outcome(case: Case, given: Inputs, tile: Tile | None) -> list[Tensor]:
+    from ttsbench.kernels.fused_linear import triton
+
+    if case.kind == "gated":
+        return [triton.gated_linear(given.x, given.weight, tile)]
+    if case.kind == "residual":
+        assert given.residual is not None
+        assert given.norm is not None
+        normed, total = triton.residual_linear(given.x.rows, given.weight, given.residual, given.norm, given.eps, tile)
+        assert normed.squares is not None
+        return [normed.finished(), total]
+    return [triton.linear(given.x, given.weight, given.bias, given.out, tile)]
+
+
+def compare(case: Case, device: str, dtype: torch.dtype, tile: Tile | None = None) -> None:
+    given = cases.inputs(case, device, dtype)
+    for _ in range(2):  # the second call finds the tickets as the first has left them
+        for got, want in zip(outcome(case, given, tile), expected(case, given), strict=True):
+            assert (got.shape, got.dtype) == (want.shape, dtype), case.name
+            error = float((got.double() - want).abs().max() / want.abs().max())
+            assert error <= TOLERANCE[dtype], f"{case.name}, {tile}, {dtype}: {error:.1e}"
+    if given.out is not None:
+        assert not given.out._base[:, 0].any(), f"{case.name}: written between the rows"  # type: ignore[index]
+
+
+def check(device: str, dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float16)) -> None:
+    for case in cases.SMALL:
+        for dtype in dtypes:
+            compare(case, device, dtype)
+            for tile in TILES:
+                compare(case, device, dtype, tile)
+            if case.width % 8 == 0:
+                compare(case, device, dtype, BLOCKS)
+
+
+def test_the_kernels_give_the_formulas_in_the_interpreter() -> None:
+    """Red when a row, column or term past the end enters a sum, gate and up change places, the residual is added after
+    the norm, a part of a split sum or of a row's squares is left out, or a ticket is not returned.
+    """
+    run_interpreted(check)
+
+
+@pytest.mark.gpu
+def test_the_kernels_give_the_formulas_on_a_gpu() -> None:
+    check("cuda", tuple(TOLERANCE))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [1, 2, 8, 32, 64, 128, 256])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_the_released_products_on_a_gpu(rows: int, dtype: torch.dtype) -> None:
+    """Red when a tile of the table does not fit its product."""
+    for case in cases.released(rows):
+        compare(case, "cuda", dtype)
+
+
+@pytest.mark.gpu
+def test_split_sums_do_not_depend_on_who_comes_last() -> None:
+    """Red when the last program adds the parts in the order of arrival."""
+    case = next(case for case in cases.released(8) if case.name == "down of 2048")
+    given = cases.inputs(case, "cuda", torch.bfloat16)
+    tile = Tile(16, 64, 64, warps=4, stages=4, split=4)
+    first, *others = (outcome(case, given, tile) for _ in range(50))
+    assert all(torch.equal(ours, theirs) for other in others for ours, theirs in zip(other, first, strict=True))
+
+
+@pytest.mark.gpu
+def test_a_chain_of_kernels_in_a_graph_waits_for_each_other() -> None:
+    """Each product takes what the one before wrote, many times over. Red when a kernel reads or writes before it has
+    waited, or does not wait at all.
+    """
+    noise = torch.Generator("cuda").manual_seed(0)
+    weights = [torch.randn(512, 512, generator=noise, device="cuda").bfloat16() / 512**0.5 for _ in range(8)]
+    for rows in (1, 8, 64):
+        x = torch.randn(rows, 512, generator=noise, device="cuda").bfloat16()
+
+        def chain(x: Tensor = x) -> Tensor:
+            y = x
+            for _ in range(4):
+                for weight in weights:
+                    y = linear(y, weight)
+            return y
+
+        def stepwise(x: Tensor = x) -> Tensor:
+            y = x
+            for _ in range(4):
+                for weight in weights:
+                    y = linear(y, weight)
+                    torch.cuda.synchronize()
+            return y
+
+        want, stream, graph = stepwise(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            chain()
+        with torch.cuda.graph(graph, stream=stream):
+            got = chain()
+        for _ in range(20):
+            graph.replay()
+            assert torch.equal(got, want)
+
+
+def test_a_cpu_takes_the_plain_operations() -> None:
+    """Bit for bit what stood there before. Red when the CPU's rows are left without their norm."""
+    x, weight, residual, norm = (torch.randn(*shape) for shape in ((3, 24), (24, 24), (3, 24), (24,)))
+    normed, total = residual_linear(x, weight, residual, norm, 1e-6)
+    assert normed.squares is None
+    assert torch.equal(total, F.linear(x, weight) + residual)
+    assert torch.equal(normed.rows, F.rms_norm(total, (24,), eps=1e-6) * norm)
+    assert torch.equal(linear(normed, weight), F.linear(normed.rows, weight))
+    gate, up = F.linear(x, weight).chunk(2, dim=1)
+    assert torch.equal(gated_linear(Normed(x), weight), F.silu(gate) * up)
+    into = torch.zeros(3, 2, 24)
+    linear(x, weight, out=into[:, 0])
+    assert torch.equal(into[:, 0], F.linear(x, weight))
+    assert not into[:, 1].any()
+
+
+def test_finishing_is_the_norm() -> None:
+    """Red when parts are averaged rather than added, or eps is left out."""
+    total, weight = torch.randn(4, 24, dtype=torch.float64) * 1e-3, torch.randn(24, dtype=torch.float64)
+    parts = total.view(4, 3, 8).square().sum(2).T
+    want = F.rms_norm(total, (24,), eps=1e-6) * weight
+    assert torch.allclose(Normed(total * weight, parts, 1e-6).finished(), want, rtol=1e-12)
+    assert torch.allclose(Normed(total * weight, parts, 1e-6).every(1, 2).finished(), want[1::2], rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [2, 8, 16, 32, 64, 128, 256])
+def test_every_released_product_keeps_the_gpu_busy(rows: int) -> None:
+    """Red when a product of a decode step stays in a few programs, or a program's rows are mostly padding."""
+    for case in cases.released(rows):
+        gated = case.kind == "gated"
+        tile = choose(rows, case.outputs * (1 + gated), case.width, gated)
+        assert tile.count(rows, case.outputs) * tile.split >= 32, case.name
+        assert tile.rows < 2 * max(rows, 16), case.name

@@ -1,0 +1,71 @@
+"""Kernels that begin while the one before them still runs: programmatic dependent launch, from compute capability 9.0.
+
+A kernel launched so may start as soon as every program of the kernel before it has said `let_next_start`, and sets
+itself up meanwhile. Two rules keep the order of memory. Until `wait_for_previous` a program reads only what no kernel
+of the chain writes (weights, tables, what the host has sent), and it writes nothing. And every kernel of the chain
+waits, also one that needs nothing: the wait ends when the kernel before has ended, which has waited in turn, so all
+before it have ended too. Captured graphs keep these edges. Fetching into the L2 cache is allowed at any time: all
+multiprocessors share it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+def overlap(like: Tensor) -> dict[str, Any]:
+    """Launch options of a kernel that has a constexpr OVERLAP and works on the device of `like`."""
+    return {"OVERLAP": True, "launch_pdl": True} if _can_overlap(like.device) else {"OVERLAP": False}
+
+
+@cache
+def _can_overlap(device: torch.device) -> bool:
+    """False also in the interpreter, whose tensors are on the CPU."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def let_next_start(OVERLAP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The next kernel may be launched. Said first of all: what it may touch before its wait is its own affair."""
+    if OVERLAP:
+        gdc_launch_dependents()
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def wait_for_previous(OVERLAP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """All that the kernels before this one have written can be read now, all that they read may be overwritten."""
+    if OVERLAP:
+        gdc_wait()
+
+
+@triton.jit
+def fetch_spans(pointers, num_bytes):  # type: ignore[no-untyped-def]
+    """Begin to bring `num_bytes` from each of `pointers` into the L2 cache; both are multiples of 16."""
+    tl.inline_asm_elementwise(
+        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
+        "=r,l,r",
+        [pointers.to(tl.int64), num_bytes],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def fetch_lines(pointers, wanted):  # type: ignore[no-untyped-def]
+    """Begin to bring the 128 bytes around each of `pointers` into the L2 cache, where `wanted` is true."""
+    tl.inline_asm_elementwise(
+        "{.reg .pred p; setp.ne.s32 p, $2, 0; @p prefetch.global.L2 [$1]; mov.b32 $0, 0;}",
+        "=r,l,r",
+        [pointers.to(tl.int64), wanted.to(tl.int32)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
