@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ttsbench.engine.attention import FrameCache
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.predictor import Predictor, predictors
 from ttsbench.engine.slot_state import SlotState
 from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
 from ttsbench.kernels.fused_linear import Normed, linear
@@ -28,6 +29,7 @@ class FrameStep:
         self.inputs = cache.inputs
         device, books = packed.device, packed.num_codebooks
         self.positions = FrameCache(packed.predictor.config, max_rows, books, device, packed.dtype)
+        self.predictors = predictors(packed, self.positions, max_rows)
         self.codes = torch.zeros((max_rows, books), dtype=torch.int64, device=device)
         self.sound = torch.ones(max_rows, dtype=torch.bool, device=device)
         self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
@@ -55,21 +57,21 @@ class FrameStep:
             self.report[:count],
         )  # fmt: skip
 
+    def predictor(self, rows: int) -> Predictor:
+        """The one that runs frames of so many rows."""
+        return next(one for one in self.predictors if rows <= one.max_rows)
+
     def _draw(self, hidden: Normed, rows: Rows, drawn: Drawn) -> None:
-        """Codes of all codebooks. Positions 0 and 1 of the predictor (hidden state, code 0) go in together, the two of
-        a row side by side.
-        """
+        """Codes of all codebooks."""
         packed, state, count = self.packed, self.state, len(hidden)
-        width = packed.predictor.config.hidden_size
-        pairs = torch.empty((count, 2, width), device=packed.device, dtype=packed.dtype)
+        predictor = self.predictor(count)
+        pairs = predictor.inputs(count)
         packed.project(hidden, pairs[:, 0])
         logits = linear(hidden, packed.head)
         draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
-        out = packed.predictor.run(pairs.flatten(0, 1), self.positions.attend_first_two(count)).every(1, 2)
         x = torch.empty_like(pairs[:, 1])
-        for book, head in enumerate(packed.lm_heads, start=1):
-            if book > 1:
-                out = packed.predictor.run(x, self.positions.attend(count, book))
-            last = book == len(packed.lm_heads)
-            table, into = (None, None) if last else (packed.code_rows[book], x)
-            draw_code(book, linear(out, head), rows, state.predictor, drawn, table, into)
+        last = len(packed.lm_heads)
+        for book in range(1, last + 1):
+            logits = predictor.first(pairs) if book == 1 else predictor.next(book, x)
+            table, into = (None, None) if book == last else (packed.code_rows[book], x)
+            draw_code(book, logits, rows, state.predictor, drawn, table, into)

@@ -1,4 +1,4 @@
-"""Counts compilations of Triton kernels, so that an engine can show that it compiles none after its warm-up."""
+"""Counts compilations of kernels, so that an engine can show that it compiles none after its warm-up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from typing import Any
 
 
 def compilations() -> int:
-    """Kernels compiled, or loaded from Triton's disk cache, in this process since the first call."""
+    """Kernels compiled in this process since the first call, those that Triton loads from its disk cache among them."""
     return _counter().count
+
+
+def compiled() -> None:
+    """For a compiler other than Triton's: count one more."""
+    _counter().count += 1
 
 
 class _Counter:

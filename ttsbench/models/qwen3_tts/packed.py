@@ -13,13 +13,13 @@ stands. Shapes: N rows, D width, H query heads, K key-value heads, E head width,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ttsbench.kernels.attention import Heads
+from ttsbench.kernels.decoder_pass import Layer, Stack
 from ttsbench.kernels.fused_linear import Normed, gated_linear, linear, residual_linear
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.models.qwen3_tts.talker import Talker
@@ -32,17 +32,6 @@ class Attend(Protocol):
     """
 
     def __call__(self, layer: int, qkv: Tensor, heads: Heads) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class _Layer:
-    input_norm: Tensor
-    qkv: Tensor
-    heads: Heads
-    o: Tensor
-    post_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
 
 
 class PackedStack:
@@ -58,7 +47,12 @@ class PackedStack:
         self.layers = [self._pack(layer) for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.norm = weight.detach()
 
-    def _pack(self, layer: DecoderLayer) -> _Layer:
+    @property
+    def stack(self) -> Stack:
+        """Layers and final norm without the modules that they came from."""
+        return Stack(self.layers, self.norm)
+
+    def _pack(self, layer: DecoderLayer) -> Layer:
         config, attention, mlp = self.config, layer.self_attn, layer.mlp
         norm = torch.cat(
             (
@@ -66,7 +60,7 @@ class PackedStack:
                 attention.k_norm.weight.expand(config.num_kv_heads, -1),
             )
         )
-        return _Layer(
+        return Layer(
             input_norm=layer.input_layernorm.weight.detach(),
             qkv=join_weights((attention.q_proj, attention.k_proj, attention.v_proj)),
             heads=Heads(

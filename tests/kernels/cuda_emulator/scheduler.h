@@ -1,0 +1,390 @@
+// Threads of a grid as fibers: each runs until it waits for others, so a run depends on nothing but its seed.
+//
+// A block is a thread of the system, which gives it its own `thread_local` shared memory, and its CUDA threads are fibers on
+// it. Blocks take turns; one fiber runs at a time in the whole grid. A fiber gives up its turn at barriers, at what a warp
+// does together, and when it polls memory for a signal. Seed 0 goes through threads and blocks in order; every other seed
+// draws who is next, which finds what only seems to work because thread 0 is always first.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <csetjmp>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace emulator {
+
+using Words = std::array<unsigned, 6>;  // what one lane brings to an operation of its warp
+
+template <class To, class From>
+To bits(From from) {
+    static_assert(sizeof(To) == sizeof(From));
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+
+struct Block;
+
+struct Fiber {
+    uint3 index{};
+    unsigned number = 0;  // within the block
+    Block* block = nullptr;
+    const char* waits_in = nullptr;
+    bool started = false, done = false;
+    ucontext_t entry{};
+    jmp_buf context;
+};
+
+struct Lanes {  // of one warp and one mask
+    const char* operation = nullptr;
+    unsigned arrived = 0, round = 0;
+    // Two, used in turn: who is quick may write the next round while others still read this one.
+    std::array<std::array<Words, 32>, 2> words{};
+};
+
+struct Mbarrier {
+    unsigned expected, pending;  // arrivals
+    long bytes = 0;              // expected and not yet arrived; below 0 when they were quicker than who expects them
+    unsigned long phase = 0;     // in progress
+    Fiber* unfenced = nullptr;   // who made it, until that thread fences
+    std::vector<Fiber*> waiting{};
+};
+
+struct Copy {
+    char* to;
+    const char* from;
+    unsigned bytes;
+    Mbarrier* barrier;
+};
+
+struct Range {
+    const char* begin;
+    const char* end;
+};
+
+struct Launch {
+    dim3 grid, block;
+    unsigned seed;
+    std::vector<Range> memory;  // what loads and stores may touch; empty: not checked
+    std::function<void()> body;
+
+    std::vector<std::unique_ptr<Block>> blocks;
+    std::mutex mutex;
+    unsigned turn = 0;
+    std::mt19937 random{seed};
+    unsigned long idle_polls = 0;  // since a thread last did something that another could wait for
+    std::string failure;
+
+    unsigned threads() const { return block.x * block.y * block.z; }
+    void run();
+    void pass_turn();
+};
+
+struct Block {
+    Launch& launch;
+    uint3 index;
+    unsigned alive;
+    bool finished = false;
+    std::vector<Fiber> fibers;
+    std::deque<Fiber*> ready;
+    std::array<std::vector<Fiber*>, 16> waiting;
+    std::map<std::pair<unsigned, unsigned>, Lanes> lanes;
+    std::map<const void*, Mbarrier> mbarriers;
+    std::vector<Copy> in_flight;
+    unsigned polls_in_a_row = 0;
+    jmp_buf scheduler;
+    std::condition_variable its_turn;
+
+    Block(Launch& launch, uint3 index);
+    void run();
+    void resume(Fiber* fiber);
+    Fiber* next();
+    void land();
+    std::string who_waits() const;
+};
+
+inline thread_local Fiber* current = nullptr;
+
+// Written by the generated source, which knows the names of the arrays of dynamic shared memory.
+void poison_shared_memory();
+std::string overrun_of_shared_memory();
+
+inline void suspend(const char* waits_in) {
+    Fiber* self = current;
+    self->waits_in = waits_in;
+    if (_setjmp(self->context) == 0) _longjmp(self->block->scheduler, 1);
+    self->waits_in = nullptr;
+}
+
+inline std::string place(uint3 at) {
+    return "(" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
+}
+
+// The launch ends here, whatever its other threads are at.
+[[noreturn]] inline void fail(const std::string& what) {
+    Block& block = *current->block;
+    block.launch.failure = "block " + place(block.index) + ", thread " + place(current->index) + ": " + what;
+    for (;;) suspend("a failed launch");
+}
+
+inline unsigned lane() { return current->number % 32; }
+
+inline void progress() { current->block->launch.idle_polls = 0; }
+
+inline void check_address(const void* p, unsigned bytes) {
+    const char* address = static_cast<const char*>(p);
+    if (reinterpret_cast<unsigned long>(p) % bytes) fail(std::to_string(bytes) + " bytes at a misaligned address");
+    const std::vector<Range>& memory = current->block->launch.memory;
+    bool inside = memory.empty();
+    for (const Range& range : memory) inside |= range.begin <= address && address + bytes <= range.end;
+    if (!inside) fail(std::to_string(bytes) + " bytes outside the memory of this launch");
+}
+
+inline void wake(Block& block, std::vector<Fiber*>& fibers) {
+    block.ready.insert(block.ready.end(), fibers.begin(), fibers.end());
+    fibers.clear();
+    progress();
+}
+
+// `threads` of 0: all that have not ended.
+inline void barrier(const char* name, unsigned id, unsigned threads) {
+    Block& block = *current->block;
+    if (id >= block.waiting.size()) fail("there is no barrier " + std::to_string(id));
+    if (threads % 32) fail("a barrier for " + std::to_string(threads) + " threads, not a multiple of 32");
+    std::vector<Fiber*>& waiting = block.waiting[id];
+    waiting.push_back(current);
+    if (waiting.size() == (threads ? threads : block.alive)) wake(block, waiting);
+    suspend(name);
+}
+
+// What every lane of `mask` brings to `operation`, once all have come; to be read before the lane's next exchange.
+inline const Words* exchange(const char* operation, unsigned mask, Words words) {
+    Block& block = *current->block;
+    unsigned warp = current->number / 32, in_warp = std::min(32u, block.launch.threads() - 32 * warp);
+    if (in_warp < 32) mask &= (1u << in_warp) - 1;
+    if (!(mask >> lane() & 1)) fail(std::string("a lane calls ") + operation + " with a mask that leaves it out");
+    Lanes& lanes = block.lanes[{warp, mask}];
+    if (lanes.arrived && lanes.operation != operation && std::strcmp(lanes.operation, operation))
+        fail(std::string("a lane is in ") + operation + " while others of its warp are in " + lanes.operation);
+    lanes.operation = operation;
+    std::array<Words, 32>& round = lanes.words[lanes.round % 2];
+    round[lane()] = words;
+    lanes.arrived |= 1u << lane();
+    if (lanes.arrived == mask) {
+        lanes.arrived = 0;
+        lanes.round++;
+        std::vector<Fiber*> all;
+        for (unsigned i = 0; i < in_warp; i++)
+            if (mask >> i & 1) all.push_back(&block.fibers[32 * warp + i]);
+        wake(block, all);
+    }
+    suspend(operation);
+    return round.data();
+}
+
+template <class T>
+T value_of(const char* operation, unsigned mask, T v, unsigned source) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    Words words{};
+    std::memcpy(words.data(), &v, sizeof v);
+    const Words* all = exchange(operation, mask, words);
+    if (!(mask >> source & 1)) fail(std::string(operation) + " reads a lane that is not in its mask");
+    std::memcpy(&v, all[source].data(), sizeof v);
+    return v;
+}
+
+// Memory was looked at for a signal. When all that can run has only looked for long, nobody is left to send it.
+inline void poll() {
+    Block& block = *current->block;
+    Launch& launch = block.launch;
+    if (launch.idle_polls++ > 1000 + 50ul * launch.threads() * launch.blocks.size())
+        fail("polls for a signal that no thread sends");
+    block.polls_in_a_row++;
+    block.ready.push_back(current);
+    suspend("poll");
+}
+
+// ---- Barriers in shared memory, and what arrives there by itself ----
+
+inline void end_phase_if_complete(Mbarrier& barrier) {
+    if (barrier.pending || barrier.bytes) return;
+    barrier.pending = barrier.expected;
+    barrier.phase++;
+    if (!barrier.waiting.empty()) wake(*barrier.waiting.front()->block, barrier.waiting);
+}
+
+inline void finish(const Copy& copy) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    copy.barrier->bytes -= copy.bytes;
+    end_phase_if_complete(*copy.barrier);
+}
+
+// One copy ends, whichever comes first.
+inline void Block::land() {
+    std::swap(in_flight.back(), in_flight[launch.random() % in_flight.size()]);
+    Copy copy = in_flight.back();
+    in_flight.pop_back();
+    finish(copy);
+    launch.idle_polls = 0;
+}
+
+// ---- Running ----
+
+constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 64 * 1024;
+
+inline void enter() {
+    Block& block = *current->block;
+    block.launch.body();
+    current->done = true;
+    block.alive--;
+    progress();
+    if (block.alive && block.waiting[0].size() == block.alive) wake(block, block.waiting[0]);
+    for (;;) suspend("its end");
+}
+
+inline Block::Block(Launch& launch, uint3 index)
+    : launch(launch), index(index), alive(launch.threads()), fibers(launch.threads()) {
+    for (unsigned i = 0; i < alive; i++) {
+        dim3 size = launch.block;
+        fibers[i].index = {i % size.x, i / size.x % size.y, i / size.x / size.y};
+        fibers[i].number = i;
+        fibers[i].block = this;
+        ready.push_back(&fibers[i]);
+    }
+}
+
+inline void Block::run() {
+    size_t one = STACK_BYTES + GUARD_BYTES, bytes = one * fibers.size();
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char* stacks = static_cast<char*>(memory);
+    if (memory == MAP_FAILED) launch.failure = "no memory for the stacks of a block";
+    for (size_t i = 0; i < fibers.size() && launch.failure.empty(); i++) {
+        mprotect(stacks + i * one, GUARD_BYTES, PROT_NONE);
+        getcontext(&fibers[i].entry);
+        fibers[i].entry.uc_stack.ss_sp = stacks + i * one + GUARD_BYTES;
+        // Stacks that begin at one distance would all share a few lines of the cache.
+        fibers[i].entry.uc_stack.ss_size = STACK_BYTES - i % 64 * 576;
+        makecontext(&fibers[i].entry, enter, 0);
+    }
+    poison_shared_memory();
+    while (alive && launch.failure.empty()) {
+        if (!in_flight.empty() && (ready.empty() || launch.random() % 16 == 0)) {
+            land();
+            continue;
+        }
+        if (ready.empty()) {
+            launch.failure = "block " + place(index) + " cannot go on: " + who_waits();
+            break;
+        }
+        resume(next());
+        if (!ready.empty() && polls_in_a_row >= ready.size()) {
+            polls_in_a_row = 0;
+            launch.pass_turn();
+        }
+    }
+    if (launch.failure.empty() && !in_flight.empty())
+        launch.failure = "block " + place(index) + " ends while bytes are on their way into its shared memory";
+    if (launch.failure.empty()) launch.failure = overrun_of_shared_memory();
+    if (memory != MAP_FAILED) munmap(memory, bytes);
+}
+
+inline Fiber* Block::next() {
+    if (launch.seed) std::swap(ready.front(), ready[launch.random() % ready.size()]);
+    Fiber* fiber = ready.front();
+    ready.pop_front();
+    return fiber;
+}
+
+inline void Block::resume(Fiber* fiber) {
+    current = fiber;
+    if (_setjmp(scheduler) == 0) {
+        if (current->started) _longjmp(current->context, 1);
+        current->started = true;
+        setcontext(&current->entry);
+    }
+}
+
+inline std::string Block::who_waits() const {
+    std::map<std::string, unsigned> counts;
+    for (const Fiber& fiber : fibers)
+        if (!fiber.done) counts[fiber.waits_in]++;
+    std::string text;
+    for (auto& [where, count] : counts) text += std::to_string(count) + " of its threads wait in " + where + ", ";
+    return text + std::to_string(fibers.size() - alive) + " have ended";
+}
+
+// Called by the block whose turn it is; returns when it is its turn again.
+inline void Launch::pass_turn() {
+    std::vector<unsigned> others;
+    for (unsigned i = 1; i <= blocks.size(); i++) {
+        unsigned other = (turn + i) % blocks.size();
+        if (!blocks[other]->finished) others.push_back(other);
+    }
+    if (others.empty()) return;
+    std::unique_lock<std::mutex> lock(mutex);
+    Block& mine = *blocks[turn];
+    unsigned mine_at = turn;
+    turn = others[seed ? random() % others.size() : 0];
+    blocks[turn]->its_turn.notify_one();
+    if (!mine.finished) mine.its_turn.wait(lock, [&] { return turn == mine_at; });
+}
+
+inline void Launch::run() {
+    for (unsigned z = 0; z < grid.z; z++)
+        for (unsigned y = 0; y < grid.y; y++)
+            for (unsigned x = 0; x < grid.x; x++) blocks.push_back(std::make_unique<Block>(*this, uint3{x, y, z}));
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < blocks.size(); i++)
+        threads.emplace_back([this, i] {
+            {
+                std::unique_lock<std::mutex> lock(mutex);
+                blocks[i]->its_turn.wait(lock, [&] { return turn == i; });
+            }
+            blocks[i]->run();
+            blocks[i]->finished = true;
+            pass_turn();
+        });
+    for (std::thread& thread : threads) thread.join();
+}
+
+// The arguments of a launch as CUDA takes them: the address of each.
+template <class... P, size_t... I>
+void call(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+    kernel(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+}
+
+template <class... P>
+const char* launch(void (*kernel)(P...), const unsigned* sizes, unsigned seed, unsigned ranges, const Range* memory,
+                   void** arguments) {
+    static std::string failure;  // until the next launch
+    Launch launch{{sizes[0], sizes[1], sizes[2]}, {sizes[3], sizes[4], sizes[5]}, seed, {memory, memory + ranges}, {}};
+    launch.body = [&] { call(kernel, arguments, std::index_sequence_for<P...>()); };
+    launch.run();
+    failure = launch.failure;
+    return failure.empty() ? nullptr : failure.c_str();
+}
+
+}  // namespace emulator

@@ -1,0 +1,387 @@
+"""The pass against the formula in float64: on a CPU in the emulator, in many orders, and on a GPU.
+
+What a pass promises besides its numbers: it takes nothing from the memory that blocks hand over in but what it has put
+there itself, it reads and writes nothing else than it is given, rows know nothing of each other, and it says the same
+twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.kernels.emulated import EmulatedKernel, EmulatedModule
+from ttsbench.kernels import nvrtc
+from ttsbench.kernels.cuda_source import CudaSource, compile_source
+from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, cases, cuda, unsupported
+from ttsbench.kernels.decoder_pass.cases import (
+    LONG,
+    PREDICTOR,
+    SMALL_TALKER,
+    TALKER,
+    TOY,
+    WIDE,
+    Case,
+    Geometry,
+    Inputs,
+    mixed,
+)
+from ttsbench.kernels.decoder_pass.cuda import Kernel
+from ttsbench.kernels.decoder_pass.reference import decoder_pass as reference
+from ttsbench.kernels.decoder_pass.shape import Machine, Tiling
+
+H200 = Machine(blocks=132, shared_bytes=232448)
+FEW_BLOCKS = Machine(blocks=16, shared_bytes=56 * 1024)
+"""Each has several columns, and room for two or three units of weights, so that the ring comes round often."""
+SOME_BLOCKS = Machine(blocks=40, shared_bytes=72 * 1024)
+"""Some have a column more than others."""
+MANY_BLOCKS = Machine(blocks=72, shared_bytes=56 * 1024)
+"""More than there are columns of the residual stream for."""
+
+TOLERANCE = 0.012
+"""Of a row, in the Euclidean norm, against float64. Each of the some ten roundings to eight bits that a layer makes
+adds an error of about 2^-9 / sqrt(3) of what it rounds. Torch, which rounds in the same places, is off by 0.0063 to
+0.0076 at these sizes, and by 0.009 at the released ones."""
+
+
+def tensors(value: Any) -> Iterator[Tensor]:
+    """Every tensor in `value`."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from tensors(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from tensors(part)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from tensors(getattr(value, field.name))
+
+
+def widened(value: Any) -> Any:
+    """The same values in float64, in memory of their own."""
+    if isinstance(value, Tensor):
+        return value.double() if value.is_floating_point() else value
+    if isinstance(value, list | tuple):
+        return [widened(part) for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: widened(getattr(value, field.name)) for field in fields(value)})
+    return value
+
+
+def error(got: Tensor, want: Tensor) -> float:
+    """The worst row's. NaN counts as infinite."""
+    worst = float(((got.double() - want).norm(dim=-1) / want.norm(dim=-1)).max())
+    return worst if worst == worst else float("inf")
+
+
+class Emulator:
+    """Compiles for this machine; launches go by the order of `seed`, and touch `memory` alone."""
+
+    def __init__(self, seed: int, source: Path = cuda.SOURCE) -> None:
+        self.seed = seed
+        self.source = source
+        self.memory: list[Any] = []
+        self.kernels: list[EmulatedKernel] = []
+
+    def __call__(self, source: Path, defines: Mapping[str, int | str], name: str, shared_bytes: int) -> Kernel:
+        kernel = EmulatedModule(self.source, defines).function(name, shared_bytes)
+
+        def launch(*what: Any, programmatic: bool = False) -> None:
+            kernel.launch(*what, seed=self.seed, memory=list(tensors(self.memory)))
+
+        return SimpleNamespace(launch=launch)
+
+
+@dataclass
+class Trial:
+    """A pass, what it is given, and what it gives; `check` compares with the formula."""
+
+    given: Inputs
+    made: DecoderPass
+    emulator: Emulator | None
+    logits: Tensor
+    hidden: Tensor
+
+    @classmethod
+    def on(cls, given: Inputs, machine: Machine | None = None, seed: int = 0, source: Path = cuda.SOURCE) -> Trial:
+        """In the emulator if there is a `machine`."""
+        logits = torch.empty(len(given.x), len(given.head), dtype=given.x.dtype, device=given.x.device)
+        hidden = torch.empty_like(given.x)
+        if machine is None:
+            return cls(given, DecoderPass(given.stack, given.kv, len(given.head)), None, logits, hidden)
+        emulator = Emulator(seed, source)
+        made = DecoderPass(given.stack, given.kv, len(given.head), machine=machine, compile_kernel=emulator)
+        emulator.memory += [given, logits, hidden, made._sizes]
+        return cls(given, made, emulator, logits, hidden)
+
+    def run(self) -> None:
+        given = self.given
+        self.made.run(given.x, given.head, given.rows, self.logits, self.hidden)
+
+    def check(self) -> None:
+        """One launch: results, what it wrote to the cache, and what it must not have touched."""
+        given, wide = self.given, widened(self.given)
+        before = given.kv.clone()
+        self.poison()
+        logits, hidden = reference(*vars(wide).values())
+        self.run()
+        assert error(self.logits, logits) < TOLERANCE
+        assert error(self.hidden, hidden) < TOLERANCE
+        written = given.rows.kv_slots
+        assert error(given.kv[:, :, written].flatten(3), wide.kv[:, :, written].flatten(3)) < TOLERANCE
+        before[:, :, written] = given.kv[:, :, written]
+        assert torch.equal(before.view(torch.int16), given.kv.view(torch.int16)), "another place of the cache changed"
+        self.check_counted()
+
+    def poison(self) -> None:
+        """What is handed over from block to block is to be this launch's."""
+        for size in self.made._sizes.values():
+            for name in ("packed", "attended", "middle", "inner", "out", "squares"):
+                getattr(size, name).fill_(float("nan"))
+
+    def check_counted(self) -> None:
+        """Every block has counted itself in at every phase that it has a part in, once a launch."""
+        for size in self.made._sizes.values():
+            writers = min(self.given.x.shape[1] // 8, size.blocks)
+            launches, *counts = size.counters.tolist()
+            phases = [size.blocks, size.blocks, writers, size.blocks, writers]
+            assert counts == [launches * count for count in phases] * (len(counts) // len(phases))
+
+
+CASES = (
+    *(Case(TOY, (at,)) for at in (0, 1, 15)),
+    Case(TOY, mixed(3, 7)),
+    Case(TOY, mixed(8, 15)),
+    Case(TOY, mixed(9, 1)),
+    Case(TOY, mixed(17, 15)),
+    Case(TOY, mixed(32, 15)),
+    Case(LONG, mixed(3, 300)),
+    Case(LONG, (129, 127, 128), block_size=32),
+    Case(WIDE, mixed(5, 15)),
+    Case(WIDE, mixed(11, 15)),
+)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_pass_gives_the_formula_in_any_order(case: Case, seed: int) -> None:
+    """Red when a column, a term, a row or a position is left out or taken for another, when weights are used before
+    they are there or overwritten before they are used, when a norm or a residual is missing, or a place is left full or
+    written twice. The emulator fails a load or store outside of what the pass was given, and an order in which nobody
+    goes on.
+    """
+    machine = SOME_BLOCKS if case.geometry is WIDE else FEW_BLOCKS
+    Trial.on(cases.inputs(case, "cpu", torch.bfloat16), machine, seed).check()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_blocks_that_have_no_column_of_a_product_stay_out_of_it(seed: int) -> None:
+    """Red when a block without a column of the residual stream is waited for, or when its ring or its counters fall out
+    of step.
+    """
+    Trial.on(cases.inputs(Case(WIDE, mixed(2, 15)), "cpu", torch.bfloat16), MANY_BLOCKS, seed).check()
+
+
+def test_launches_follow_each_other() -> None:
+    """Other rows, other numbers of rows in the same memory, the same rows again. Red when a launch leaves behind what
+    the next one takes for its own, or does not know its number.
+    """
+    trial = Trial.on(cases.inputs(Case(TOY, mixed(8, 15)), "cpu", torch.bfloat16), FEW_BLOCKS, seed=3)
+    whole = trial.given, trial.logits, trial.hidden
+    for rows, seed in ((8, 4), (2, 5), (2, 6), (8, 7), (5, 8)):
+        given, logits, hidden = whole
+        part = {name: getattr(given.rows, name)[:rows] for name in ("slots", "positions", "kv_slots")}
+        trial.given = replace(given, x=torch.randn(rows, TOY.width).bfloat16(), rows=replace(given.rows, **part))
+        trial.logits, trial.hidden = logits[:rows].fill_(float("nan")), hidden[:rows].fill_(float("nan"))
+        assert trial.emulator is not None
+        trial.emulator.seed = seed
+        trial.emulator.memory.append(trial.given)
+        trial.check()
+
+
+@pytest.mark.parametrize("rows", [3, 12, 32])
+def test_a_broken_row_is_alone(rows: int) -> None:
+    """NaN in a row. Red when one reaches another row, or gets lost."""
+    given = cases.inputs(Case(TOY, mixed(rows, 7)), "cpu", torch.bfloat16)
+    sound = Trial.on(replace(given, kv=given.kv.clone()), FEW_BLOCKS)
+    broken = Trial.on(replace(given, x=given.x.clone(), kv=given.kv.clone()), FEW_BLOCKS, seed=1)
+    broken.given.x[1, 5] = float("nan")
+    sound.run()
+    broken.run()
+    others = [row for row in range(rows) if row != 1]
+    assert torch.equal(broken.logits[others], sound.logits[others])
+    assert torch.equal(broken.hidden[others], sound.hidden[others])
+    assert broken.logits[1].isnan().all()
+    assert broken.hidden[1].isnan().all()
+    broken.check_counted()
+
+
+def test_hidden_states_are_left_alone_unless_asked_for() -> None:
+    """Red when a pass without a place for them writes them, or needs one for its logits."""
+    given = cases.inputs(Case(TOY, mixed(3, 7)), "cpu", torch.bfloat16)
+    trial = Trial.on(given, FEW_BLOCKS)
+    trial.made.run(given.x, given.head, given.rows, trial.logits)
+    assert trial.logits.isfinite().all()
+    assert trial.hidden.isnan().all()
+
+
+BREAKS = {
+    "a phase does not wait for the one before": (
+        "        if (turn > 0) await(work.counter - 1, work.launch * (writes_residual ? GRID : WRITERS));\n",
+        "",
+    ),
+    "attention does not wait": ("    if (blockIdx.x < items) await(work.counter - 1, work.launch * GRID);\n", ""),
+    "a block counts itself in before it has written": (
+        "    sync_multipliers();\n    if (threadIdx.x == 0) red_add",
+        "    if (threadIdx.x == 0) red_add",
+    ),
+    "a launch takes the counts of the one before": ("st_cg_u32(pass.counters, work.launch);", ";"),
+    "weights are not waited for": ("    mbarrier_wait(&ring.full[ring.slot], ring.parity);\n", ""),
+    "units are given back too soon": ("    mbarrier_wait(&ring.empty[ring.slot], ring.parity ^ 1);\n", ""),
+    "sums are read before all are there": ("        MARK(3);\n        sync_multipliers();\n", ""),
+    "gains are those of another norm": ("pass.layers[number].post_norm", "pass.layers[number].input_norm"),
+    "squares are those of another norm": ("step == PACKED || step == DOWN ? ROWS", "step == PACKED ? ROWS"),
+    "the residual is forgotten": ("round_bf16(sum.x) + bf16_lo(kept)", "round_bf16(sum.x)"),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_broken_is_noticed(name: str, tmp_path: Path) -> None:
+    """A line of the source changed: one of a few orders must fail, so the tests above can."""
+    before, after = BREAKS[name]
+    text = cuda.SOURCE.read_text()
+    assert text.count(before) == 1, "the line is not there to be broken"
+    shutil.copy(cuda.SOURCE.with_name("device.cuh"), tmp_path)
+    source = tmp_path / cuda.SOURCE.name
+    source.write_text(text.replace(before, after))
+    with pytest.raises((AssertionError, RuntimeError)):
+        check_some_orders(source)
+
+
+def check_some_orders(source: Path) -> None:
+    """Two launches in each."""
+    given = cases.inputs(Case(TOY, mixed(3, 7)), "cpu", torch.bfloat16)
+    for seed in range(4):
+        trial = Trial.on(replace(given, kv=given.kv.clone()), FEW_BLOCKS, seed, source)
+        trial.check()
+        trial.given.x[:] = given.x.flip(0)
+        trial.check()
+
+
+def refusal(machine: Machine, rows: int = 1, **changes: int) -> str:
+    """Why a shape like the predictor's is not taken; "" if it is."""
+    shape = replace(shape_of(PREDICTOR), **changes)
+    try:
+        Tiling.choose(shape, rows, machine)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def shape_of(geometry: Geometry) -> Shape:
+    g = geometry
+    return Shape(g.width, g.inner, 2 * g.kv_heads, g.kv_heads, 128, g.vocabulary, g.layers, g.max_positions)
+
+
+def test_what_cannot_run_is_refused() -> None:
+    """Red when a shape that the source's own assertions reject is compiled, or more is asked of a block than it has."""
+    assert refusal(H200) == ""
+    assert refusal(H200, rows=MAX_ROWS) == ""
+    for rows in (0, MAX_ROWS + 1):
+        assert refusal(H200, rows) == f"a pass takes 1 to {MAX_ROWS} rows, not {rows}"
+    assert "of width 128" in refusal(H200, head_dim=64)
+    assert "of width 128" in refusal(H200, num_heads=8)
+    assert "multiples of 256 terms" in refusal(H200, width=1000)
+    assert "multiples of 8" in refusal(H200, vocabulary=2050)
+    assert "hold 1 units" in refusal(Machine(blocks=132, shared_bytes=64 * 1024))
+    assert unsupported(shape_of(PREDICTOR), 1, torch.bfloat16, torch.device("cpu")) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("x", {"x": torch.zeros(1, 128, dtype=torch.bfloat16)}),
+        ("x", {"x": torch.zeros(1, TOY.width)}),
+        ("x", {"x": torch.zeros(1, 2 * TOY.width, dtype=torch.bfloat16)[:, ::2]}),
+        ("head", {"head": torch.zeros(64, TOY.width, dtype=torch.bfloat16)}),
+    ],
+)
+def test_operands_are_checked(name: str, change: dict[str, Any]) -> None:
+    """Red when an operand of another size, type or layout goes through: the kernel takes addresses alone."""
+    trial = Trial.on(cases.inputs(Case(TOY, (3,)), "cpu", torch.bfloat16), FEW_BLOCKS)
+    trial.given = replace(trial.given, **change)
+    with pytest.raises(ValueError, match=f"^{name} is contiguous bfloat16"):
+        trial.run()
+
+
+def test_a_chunk_of_positions_is_of_one_page() -> None:
+    """Red when a cache is taken whose pages end within sixteen positions, which a warp reads in one stretch."""
+    trial = Trial.on(cases.inputs(Case(TOY, (3,), block_size=24), "cpu", torch.bfloat16), FEW_BLOCKS)
+    with pytest.raises(ValueError, match="multiples of 16 positions, not of 24"):
+        trial.run()
+
+
+@pytest.mark.parametrize("geometry", [PREDICTOR, TALKER, SMALL_TALKER], ids=lambda geometry: geometry.name)
+@pytest.mark.parametrize("rows", [8, 16, 32])
+def test_released_shapes_compile_for_hopper(geometry: Geometry, rows: int) -> None:
+    """Red when a size of the released models breaks an assertion of the source, or is more than the assembler takes."""
+    try:
+        nvrtc.compiler()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    shape = shape_of(geometry)
+    defines = Tiling.choose(shape, rows, H200).defines(shape)
+    assert compile_source(CudaSource.read(cuda.SOURCE, defines), "sm_90a")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", cases.RELEASED, ids=lambda case: case.name)
+def test_a_pass_gives_the_formula_on_a_gpu(case: Case) -> None:
+    """Released sizes, twice: red as in the emulator, when two runs differ in a bit, or a block has less memory than the
+    source takes.
+    """
+    given = cases.inputs(case, "cuda", torch.bfloat16)
+    trial = Trial.on(given)
+    trial.check()
+    first = trial.logits.clone(), trial.hidden.clone(), given.kv[:, :, given.rows.kv_slots].clone()
+    trial.logits.fill_(float("nan"))
+    trial.run()
+    again = trial.logits, trial.hidden, given.kv[:, :, given.rows.kv_slots]
+    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+
+
+@pytest.mark.gpu
+def test_passes_in_a_graph_are_passes_on_a_gpu() -> None:
+    """A chain in which each takes the hidden states of the one before, eager and captured. Red when a launch begins
+    before what it reads is there, or when something of a launch is decided on the host.
+    """
+    given = cases.inputs(Case(PREDICTOR, mixed(8, 15)), "cuda", torch.bfloat16)
+    trial = Trial.on(given)
+    x, then = given.x.clone(), torch.empty_like(given.x)
+
+    def chain() -> None:
+        trial.made.run(x, given.head, given.rows, trial.logits, then)
+        for _ in range(5):
+            trial.made.run(then, given.head, given.rows, trial.logits, trial.hidden)
+            trial.made.run(trial.hidden, given.head, given.rows, trial.logits, then)
+
+    chain()
+    want = trial.logits.clone(), then.clone()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain()
+    for _ in range(3):
+        trial.logits.zero_(), then.zero_()
+        graph.replay()
+        assert torch.equal(trial.logits, want[0])
+        assert torch.equal(then, want[1])

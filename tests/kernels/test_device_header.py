@@ -1,0 +1,247 @@
+"""What `device.cuh` promises, on a device and in the emulator; and that the emulator sees what a device does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.kernels.emulated import EmulatedModule
+from ttsbench.kernels import nvrtc
+from ttsbench.kernels.cuda_source import CudaModule, CudaSource, compile_source
+
+PROBE = Path(__file__).with_name("device_probe.cu")
+FAULTS = Path(__file__).with_name("faults.cu")
+
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
+
+def module(device: str) -> CudaModule | EmulatedModule:
+    return CudaModule(PROBE) if device == "cuda" else EmulatedModule(PROBE)
+
+
+@DEVICES
+def test_bfloat16_is_rounded_to_the_nearest_even(device: str) -> None:
+    """Red when a tie goes up, the halves of a pair are exchanged, or a NaN or an infinity becomes a number."""
+    ties = np.arange(0x3F7F8000, 0x3F908000, 0x4000, dtype=np.uint32).view(np.float32)  # halves of a step, and quarters
+    odd = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3.4e38, -3.4e38, 1e-40, -1e-45], np.float32)
+    nan = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32)  # adding to these overflows
+    numbers = np.concatenate([ties, odd, nan, np.random.default_rng(0).normal(size=1001).astype(np.float32)])
+    x = torch.from_numpy(np.resize(numbers, len(numbers) // 2 * 2)).to(device)
+    packed = torch.empty(len(x) // 2, dtype=torch.int32, device=device)
+    rounded = torch.empty_like(x)
+    module(device).function("round_pairs").launch((9,), (128,), (x, packed, rounded, len(packed)))
+    want = x.cpu().bfloat16()
+    torch.testing.assert_close(rounded.cpu(), want.float(), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(packed.cpu().view(torch.bfloat16), want, rtol=0, atol=0, equal_nan=True)
+
+
+def fragments(a: np.ndarray, b: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Registers [32, 4] and [32, 2] of the lanes, from A [16, 16] and B [16, 8].
+
+    As the PTX manual's section on m16n8k16 gives an element's place by lane and number of the element, a register being
+    two of them.
+    """
+    lanes = np.arange(32)[:, None]
+    group, inner = lanes // 4, lanes % 4
+    i = np.arange(8)[None, :]
+    of_a = a[np.where(i % 4 < 2, group, group + 8), inner * 2 + i % 2 + np.where(i >= 4, 8, 0)]
+    i = np.arange(4)[None, :]
+    of_b = b[inner * 2 + i % 2 + np.where(i >= 2, 8, 0), group]
+    return packed_pairs(of_a), packed_pairs(of_b)
+
+
+def packed_pairs(values: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(values.astype(np.float32)).bfloat16().view(torch.int32)
+
+
+@DEVICES
+def test_a_warp_multiplies_as_the_manual_lays_its_registers_out(device: str) -> None:
+    """Red when an element of any fragment is taken for another: 16 x 8 products of small integers, all exact."""
+    random = np.random.default_rng(1)
+    a, b, d = (random.integers(-8, 9, shape) for shape in ((16, 16), (16, 8), (16, 8)))
+    registers = [part.to(device) for part in fragments(a, b)]
+    lanes, i = np.arange(32)[:, None], np.arange(4)[None, :]
+    place = np.where(i < 2, lanes // 4, lanes // 4 + 8), lanes % 4 * 2 + i % 2
+    sums = torch.from_numpy(d[place].astype(np.float32)).to(device)
+    module(device).function("multiply").launch((1,), (32,), (*registers, sums))
+    assert np.array_equal(sums.cpu().numpy(), (a @ b + d)[place])
+
+
+@DEVICES
+def test_every_load_and_store_moves_its_bytes(device: str) -> None:
+    """Red when a load or a store has another width than its name, or its elements change places."""
+    x = torch.randint(-(2**31), 2**31 - 1, (16,), dtype=torch.int32).to(device)
+    y = torch.zeros_like(x)
+    module(device).function("copy").launch((1,), (32,), (x, y))
+    assert torch.equal(y, x)
+
+
+def phases(row: torch.Tensor, blocks: int, steps: int) -> torch.Tensor:
+    """The kernel's comment in torch; every number is a small integer, so no order of a sum matters."""
+    for _ in range(steps):
+        largest = row.view(blocks, -1).amax(1, keepdim=True)
+        row = ((largest + row.sum() + torch.arange(len(row) // blocks) % 7) % 1024).flatten()
+    return row
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (3, 96), (4, 256)])
+def test_blocks_wait_for_each_other(device: str, blocks: int, threads: int, seed: int) -> None:
+    """Red when a barrier of the grid, the block or the warp lets somebody through, or writes come late."""
+    row = torch.randint(0, 1024, (blocks * threads,)).float()
+    got, count = row.clone().to(device), torch.zeros(2, dtype=torch.int32, device=device)
+    kernel = module(device).function("phases", shared_bytes=2 * threads // 32 * 4)
+    order = {"seed": seed, "memory": [got, count]} if device == "cpu" else {"cooperative": True}
+    kernel.launch((blocks,), (threads,), (got, count, 5), **order)
+    assert torch.equal(got.cpu(), phases(row, blocks, 5))
+    assert count.tolist() == [10 * blocks, 7]
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", range(4))
+def test_words_are_handed_on_from_block_to_block(device: str, seed: int) -> None:
+    """Red when a poll asks once and no more, or takes words of a vector that have not come for ones that have."""
+    blocks = 7
+    words = torch.full((blocks + 1, 4), -1, dtype=torch.int32)
+    words[0] = torch.arange(4)
+    words = words.to(device)
+    order: dict[str, Any] = {"seed": seed, "memory": [words]} if device == "cpu" else {"cooperative": True}
+    module(device).function("hand_over").launch((blocks,), (32,), (words,), **order)
+    assert torch.equal(words.cpu(), torch.arange(blocks + 1)[:, None].int() + torch.arange(4).int())
+
+
+@DEVICES
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("pieces", [1, 2, 9])
+def test_a_ring_brings_every_piece_once(device: str, pieces: int, seed: int) -> None:
+    """Red when a phase ends before its bytes have come, or a place is filled before all have used it."""
+    x = torch.randint(0, 1000, (3, pieces, 64), dtype=torch.int32).to(device)
+    sums = torch.zeros((3, 64), dtype=torch.int32, device=device)
+    order: dict[str, Any] = {"seed": seed, "memory": [x]} if device == "cpu" else {}
+    module(device).function("ring").launch((3,), (96,), (x, sums, pieces), **order)
+    assert torch.equal(sums, x.sum(1, dtype=torch.int32))
+
+
+@DEVICES
+def test_addresses_of_shared_memory_are_bytes(device: str) -> None:
+    """Red when an address is not of the shared window, where neighbours lie four bytes apart."""
+    distance = torch.zeros(8, dtype=torch.int32, device=device)
+    module(device).function("shared_places").launch((1,), (8,), (distance,))
+    assert distance.tolist() == [0, 4, 8, 12, 16, 20, 24, 28]
+
+
+def test_the_header_is_taken_by_the_assembler_for_hopper() -> None:
+    """Red when an instruction is misspelt, or is one that Hopper does not have."""
+    try:
+        nvrtc.compiler()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    assert compile_source(CudaSource.read(PROBE, {}), "sm_90a")
+
+
+def fault(name: str, threads: int, *arguments: torch.Tensor, blocks: int = 1, seed: int = 0) -> str:
+    kernel = EmulatedModule(FAULTS).function(name, shared_bytes=4 * 64)
+    with pytest.raises(RuntimeError) as caught:
+        kernel.launch((blocks,), (threads,), arguments, seed=seed, memory=arguments)
+    return str(caught.value)
+
+
+def test_what_cannot_go_on_says_where_it_stands() -> None:
+    """Red when a launch that a GPU would hang in hangs here too, or ends as if all were well."""
+    assert fault("lost_barrier", 64).endswith("cannot go on: 32 of its threads wait in bar_sync, 32 have ended")
+    assert "31 of its threads wait in __shfl_xor_sync" in fault("missing_lane", 32, torch.zeros(32))
+    count = torch.zeros(1, dtype=torch.int32)
+    for seed in (0, 1):
+        assert fault("lost_signal", 64, count, blocks=3, seed=seed).endswith("polls for a signal that no thread sends")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_phases_that_never_end_are_reported(seed: int) -> None:
+    """Red when a phase ends short of an arrival or of bytes, or one that has not begun counts as ended."""
+    assert "64 of its threads wait in mbarrier_wait" in fault("too_few_arrivals", 64, seed=seed)
+    assert "64 of its threads wait in mbarrier_wait" in fault("wrong_parity", 64, seed=seed)
+    x = torch.zeros(4, dtype=torch.int32)
+    assert fault("missing_bytes", 64, x, seed=seed).endswith("polls for a signal that no thread sends")
+
+
+def test_misused_barriers_are_named() -> None:
+    """Red when one of these goes through: each is undefined on a device, and most would go unseen there."""
+    x = torch.zeros(64, dtype=torch.int32)
+    assert fault("late_init", 64, seed=1).endswith("mbarrier_arrive before mbarrier_init")
+    assert fault("twice_made", 64).endswith("mbarrier_init of a barrier that is there")
+    assert fault("written_over", 32).endswith("mbarrier_arrive finds its barrier written over")
+    assert fault("unfenced", 1, x).endswith("copy_bulk before mbarrier_init_fence")
+    assert fault("too_many_arrivals", 32).endswith("mbarrier_arrive: more arrivals than the barrier was made for")
+    assert "the next phase ended before this thread saw" in fault("sleeps_through", 64)
+    assert "ends while bytes are on their way" in fault("leaves_copies_behind", 32, x, seed=1)
+    assert fault("odd_copy", 32, x).endswith("copy_bulk takes multiples of 16 bytes, not 8")
+    assert fault("odd_copy", 64, x).endswith("copy_bulk to a misaligned address")
+
+
+def test_bytes_come_late() -> None:
+    """Red when whoever reads without waiting for a copy finds its bytes all the same, whatever the order."""
+    unread = 0
+    for seed in (1, 2, 3):
+        x, y = torch.arange(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+        kernel = EmulatedModule(FAULTS).function("reads_before_the_bytes")
+        kernel.launch((1,), (64,), (x, y), seed=seed, memory=[x, y])
+        unread += int((y == -1).sum())
+    assert unread
+
+
+def test_words_of_a_polled_vector_are_not_of_one_moment() -> None:
+    """Red when a vector that is written meanwhile is always read whole, which no device promises."""
+    words, torn = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    EmulatedModule(FAULTS).function("torn_pair").launch((2,), (32,), (words, torn), seed=1, memory=[words, torn])
+    assert torn.item() > 0
+
+
+def test_lanes_that_meet_in_different_operations_are_refused() -> None:
+    """Red when lanes of one warp that have parted are taken to be together."""
+    assert "while others of its warp are in" in fault("parted_lanes", 32, torch.zeros(32))
+
+
+def test_addresses_are_checked() -> None:
+    """Red when a vector may be misaligned, or a thread reach beyond the tensors of its launch."""
+    x, y = torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    assert fault("misaligned", 1, x, y) == "block (0, 0, 0), thread (0, 0, 0): 16 bytes at a misaligned address"
+    assert fault("outside", 1, x, y).endswith("4 bytes outside the memory of this launch")
+    assert fault("much_prefetched", 1, x).endswith("16 bytes outside the memory of this launch")
+
+
+def test_shared_memory_ends_where_the_launch_says() -> None:
+    """Red when a block may write past what it asked for: 65 words of 64."""
+    assert "byte 256 of the dynamic shared memory was written, which has 256 bytes" in fault("overrun", 65)
+    EmulatedModule(FAULTS).function("overrun", shared_bytes=4 * 64).launch((1,), (64,), ())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_missing_barrier_shows(seed: int) -> None:
+    """Red when threads see what others of their block write later, or memory nobody wrote reads as a number."""
+    x, y = torch.arange(64.0), torch.zeros(64)
+    EmulatedModule(FAULTS).function("no_barrier", shared_bytes=4 * 64).launch((1,), (64,), (x, y), seed=seed)
+    assert y.isnan().any()
+
+
+def test_a_seed_decides_the_order() -> None:
+    """Red when two runs of one seed differ, or seeds do not change who is first."""
+    orders = []
+    for seed in (0, 5, 5, 6):
+        x, y = torch.arange(64.0), torch.zeros(64)
+        EmulatedModule(FAULTS).function("no_barrier", shared_bytes=4 * 64).launch((1,), (64,), (x, y), seed=seed)
+        orders.append(tuple(y.isnan().tolist()))
+    assert orders[1] == orders[2]
+    assert len(set(orders)) == 3
+
+
+def test_what_does_not_compile_says_why(tmp_path: Path) -> None:
+    """Red when the words of g++ are lost."""
+    path = tmp_path / "wrong.cu"
+    path.write_text('extern "C" __global__ void wrong(int* x) { *x = absent; }\n')
+    with pytest.raises(RuntimeError, match=r"wrong\.cu:(?s:.*)absent"):
+        EmulatedModule(path)

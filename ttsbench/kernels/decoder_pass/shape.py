@@ -1,0 +1,170 @@
+"""Which stacks the pass can run, and how it cuts them: the constants that its source is compiled with.
+
+Sizes of shared memory repeat what the source declares: `decoder_pass.cu` has the layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ttsbench.kernels import cuda_driver
+from ttsbench.kernels.decoder_pass.types import Stack
+
+MAX_ROWS = 32
+"""Rows from which on separate launches, whose products read a weight once for all rows, are as fast."""
+
+UNITS = (1024, 512, 256)
+"""Terms of a unit of weights, the larger the better: fewer waits for the same bytes."""
+WARPS, THREADS = 8, 384
+"""Warps that multiply, and threads of a block: four warps more, one of which copies."""
+WARP_POSITIONS = 16
+"""Up to so many positions, one warp attends for a row and head, else a block does."""
+MIN_SLOTS = 2
+"""Units that a block must hold to have one on its way while it uses another."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of a stack and its head."""
+
+    width: int
+    inner: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocabulary: int
+    num_layers: int
+    max_positions: int
+
+    @classmethod
+    def of(cls, stack: Stack, vocabulary: int) -> Shape:
+        """The head's outputs are `vocabulary`; positions are those of the rotary tables."""
+        layer = stack.layers[0]
+        heads = layer.heads
+        return cls(
+            width=len(stack.norm),
+            inner=layer.down.shape[1],
+            num_heads=heads.num_heads,
+            num_kv_heads=heads.num_kv_heads,
+            head_dim=heads.head_dim,
+            vocabulary=vocabulary,
+            num_layers=len(stack.layers),
+            max_positions=len(heads.cos),
+        )
+
+    @property
+    def packed(self) -> int:
+        """Outputs of the product that gives queries, keys and values."""
+        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+    @property
+    def attended(self) -> int:
+        """Outputs of attention."""
+        return self.num_heads * self.head_dim
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a launch may take."""
+
+    blocks: int
+    """Multiprocessors; a block stays on each."""
+    shared_bytes: int
+    """Shared memory of a block, static and dynamic."""
+
+    @classmethod
+    def of(cls, device: torch.device) -> Machine:
+        """All of a GPU."""
+        count, shared = cuda_driver.MULTIPROCESSORS, cuda_driver.SHARED_BYTES_OF_A_BLOCK
+        number = torch.cuda.current_device() if device.index is None else device.index
+        return cls(cuda_driver.device_attribute(number, count), cuda_driver.device_attribute(number, shared))
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How the rows and the weights of a launch are cut."""
+
+    blocks: int
+    """One on each multiprocessor."""
+    halves: int
+    """Stretches of eight rows that a warp multiplies."""
+    groups: int
+    """Of warps, each with rows of its own."""
+    unit: int
+    slots: int
+    """Units that a block holds."""
+    shared_bytes: int
+    """Dynamic."""
+
+    @property
+    def rows(self) -> int:
+        """At most."""
+        return 8 * self.halves * self.groups
+
+    @classmethod
+    def choose(cls, shape: Shape, rows: int, machine: Machine) -> Tiling:
+        """For up to `rows` rows. Raises ValueError, which says why, for what the kernel cannot do."""
+        blocks = machine.blocks
+        if not 1 <= rows <= MAX_ROWS:
+            raise ValueError(f"a pass takes 1 to {MAX_ROWS} rows, not {rows}")
+        halves, groups = next((h, g) for h, g in ((1, 1), (2, 1), (2, 2)) if rows <= 8 * h * g)
+        if shape.head_dim != 128 or shape.num_heads != 2 * shape.num_kv_heads:
+            raise ValueError("a pass takes two query heads to each key-value head, of width 128")
+        unit = next((unit for unit in UNITS if not any(k % unit for k in _terms(shape))), None)
+        if unit is None:
+            raise ValueError(f"a pass takes products of multiples of {UNITS[-1]} terms, not of {_terms(shape)}")
+        if shape.vocabulary % 8:
+            raise ValueError(f"a pass takes multiples of 8 outputs of the head, not {shape.vocabulary}")
+        unit_bytes, fixed, static = _shared_memory(shape, 8 * halves * groups, unit, blocks)
+        slots = (machine.shared_bytes - fixed - static) // (unit_bytes + 16)
+        if slots < MIN_SLOTS:
+            raise ValueError(f"{machine.shared_bytes} bytes of shared memory hold {slots} units, not {MIN_SLOTS}")
+        return cls(blocks, halves, groups, unit, slots, slots * unit_bytes + fixed)
+
+    def defines(self, shape: Shape) -> dict[str, int | str]:
+        """Names as in the source."""
+        return {
+            "HIDDEN": shape.width,
+            "INNER": shape.inner,
+            "NUM_HEADS": shape.num_heads,
+            "NUM_KV_HEADS": shape.num_kv_heads,
+            "HEAD_DIM": shape.head_dim,
+            "VOCABULARY": shape.vocabulary,
+            "NUM_LAYERS": shape.num_layers,
+            "WARP_ATTENDS": int(shape.max_positions <= WARP_POSITIONS),
+            "GRID": self.blocks,
+            "ROW_HALVES": self.halves,
+            "ROW_GROUPS": self.groups,
+            "UNIT_TERMS": self.unit,
+            "SLOTS": self.slots,
+        }
+
+
+def _terms(shape: Shape) -> tuple[int, int, int]:
+    return shape.width, shape.attended, shape.inner
+
+
+def _shared_memory(shape: Shape, rows: int, unit: int, blocks: int) -> tuple[int, int, int]:
+    """Bytes of a unit; of the dynamic memory besides; of the static memory but for two barriers a unit."""
+
+    def tiles(outputs: int) -> int:
+        return -(-outputs // 8 // blocks)
+
+    most = max(tiles(shape.packed), 2 * tiles(shape.inner), tiles(shape.width), tiles(shape.vocabulary))
+    queries, scales, kept = 8 * WARPS * shape.head_dim, 4 * rows, 16 * rows * tiles(shape.width)
+    return 8 * (2 * unit + 64), WARPS * most * 512, queries + scales + kept + 64
+
+
+def unsupported(shape: Shape, rows: int, dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why `device` cannot run passes of up to `rows` rows, or None when it can."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 9:
+        return "a pass needs a GPU that copies into shared memory by itself: Hopper or newer"
+    if dtype != torch.bfloat16:
+        return f"a pass computes in bfloat16, not {dtype}"
+    try:
+        Tiling.choose(shape, rows, Machine.of(device))
+    except ValueError as error:
+        return str(error)
+    return None
