@@ -21,6 +21,7 @@ import torch
 
 from ttsbench.core import SpeechRequest
 from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
+from ttsbench.engine.codec_streams import CodecStream, codec_streams
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
@@ -131,9 +132,10 @@ class Runner:
     def _streams(self) -> None:
         # The talker's chain of small kernels decides the pace; the codec fills what it leaves free.
         self.main = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
-        self.side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self.graphs = Graphs(self.main)
-        self.codec_graphs = Graphs(self.side)
+        self.codec_streams = codec_streams(self.device, self.options.max_num_seqs)
+        self.codec_stream = self.codec_streams[-1]
+        """The one that was used last."""
         shape, kind = self.program.packed_output.shape, self.program.packed_output.dtype
         self.landings = [torch.empty(shape, dtype=kind, pin_memory=True) for _ in range(MAX_IN_FLIGHT + 1)]
         self.hand_offs = [torch.zeros_like(self.program.codec_input) for _ in range(MAX_IN_FLIGHT)]
@@ -160,7 +162,7 @@ class Runner:
         self.warm_at = compilations()
 
     def _ready(self, part: str, size: int) -> None:
-        graphs = self.codec_graphs if part == "codec" else self.graphs
+        graphs = self._codec_stream_for(size).graphs if part == "codec" else self.graphs
         work = partial(self.parts[part], size)
         if self.options.graphs:
             graphs.capture((part, size), work)
@@ -181,7 +183,8 @@ class Runner:
             self.codec.position[-1].zero_()  # padding rows move the scratch slot on, and nobody else sets it back
             if prompt.context_codes is not None and len(prompt.context_codes):
                 if self.on_gpu:
-                    prompt.context_codes.record_stream(self.side)  # it may be dropped before it has been read
+                    # it may be dropped before it has been read
+                    prompt.context_codes.record_stream(self.codec_stream.stream)
                 where = torch.full((1,), slot, device=self.device)
                 self.codec.step(prompt.context_codes[None], where)
 
@@ -189,7 +192,9 @@ class Runner:
         """On a GPU: kernels compiled after the warm-up, and replays by graph, `part:bucket` (eager: none)."""
         if not self.on_gpu:
             return {}
-        replays = {**self.graphs.replays, **self.codec_graphs.replays}
+        replays = dict(self.graphs.replays)
+        for stream in self.codec_streams:
+            replays.update(stream.graphs.replays)
         graphs = {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}
         return {"compilations": compilations() - self.warm_at, "graphs": graphs}
 
@@ -209,7 +214,7 @@ class Runner:
             self._main_part(rows, frames, mixed=bool(plan.prefill))
             landing = self._codec_part(frames) if frames else None
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        done.record(self.side if frames else self.main)
+        done.record(self.codec_stream.stream if frames else self.main)
         self.steps += 1
         return Flight(plan, None if landing is None else landing[: len(plan.finishing)], done)
 
@@ -254,7 +259,7 @@ class Runner:
         hand_off = self.hand_offs[self.steps % len(self.hand_offs)]
         landing = self.landings[self.steps % len(self.landings)]
         hand_off[:frames].copy_(program.frame.report[:frames])
-        with self._side_of_main():
+        with self._side_of_main(self._codec_stream_for(frames)):
             program.codec_input[:frames].copy_(hand_off[:frames])
             self._go("codec", frames)
             landing[:frames].copy_(program.packed_output[:frames], non_blocking=True)
@@ -265,13 +270,19 @@ class Runner:
         if not self.options.graphs:
             self.parts[part](size)
         elif part == "codec":
-            self.codec_graphs.replay((part, size))
+            self.codec_stream.graphs.replay((part, size))
         else:
             self.graphs.replay((part, size))
 
-    def _side_of_main(self) -> AbstractContextManager[object]:
-        """The codec's stream, after all that the main stream has in line."""
+    def _codec_stream_for(self, frames: int) -> CodecStream:
+        return next(one for one in self.codec_streams if frames <= one.max_rows)
+
+    def _side_of_main(self, using: CodecStream | None = None) -> AbstractContextManager[object]:
+        """A codec stream, by default the last one, after all that main and other codec streams have in line."""
         if not self.on_gpu:
             return nullcontext()
-        self.side.wait_stream(self.main)
-        return torch.cuda.stream(self.side)
+        if using is not None and using is not self.codec_stream:
+            using.stream.wait_stream(self.codec_stream.stream)
+            self.codec_stream = using
+        self.codec_stream.stream.wait_stream(self.main)
+        return torch.cuda.stream(self.codec_stream.stream)

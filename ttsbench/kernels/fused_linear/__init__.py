@@ -13,11 +13,16 @@ MOST_ROWS = 256
 """Above, a product is bound by the matrix units, which the library's keep busier; a decode step has at most 128 rows,
 and the first pass of the code predictor two for each of them."""
 
+LIBRARY_ROWS = 24
+LIBRARY_WIDTH = 2048
+"""From so many rows on, weights of at least so many inputs and outputs, the 1.7B talker's, are faster with the library's
+products and separate operations: 1,934 against 2,294 us a talker step at 128 rows (docs/measurements.md)."""
+
 
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """x W^T + b: [N, M] from rows `x` [N, K], `weight` [M, K], `bias` [M]; into `out`, whose rows may stand apart."""
     normed = x if isinstance(x, Normed) else Normed(x)
-    if _fused(normed.rows):
+    if _fused(normed.rows, weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.linear(normed, weight, bias, out)
@@ -27,7 +32,7 @@ def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: 
 
 def gated_linear(x: Normed, weight: Tensor) -> Tensor:
     """silu(gate) * up: [N, M] from rows `x` [N, K] and `weight` [2 M, K], gate first."""
-    if _fused(x.rows):
+    if _fused(x.rows, weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.gated_linear(x, weight)
@@ -38,7 +43,7 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
     """(norm(total), total = x W^T + residual), rows of M, from rows `x` [N, K], `weight` [M, K], `residual` [N, M] and
     the norm's weight [M].
     """
-    if _fused(x):
+    if _fused(x, weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.residual_linear(x, weight, residual, norm, eps)
@@ -46,5 +51,7 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
     return Normed(rows), total
 
 
-def _fused(x: Tensor) -> bool:
-    return x.is_cuda and len(x) <= MOST_ROWS
+def _fused(x: Tensor, weight: Tensor) -> bool:
+    if not x.is_cuda or len(x) > MOST_ROWS:
+        return False
+    return len(x) < LIBRARY_ROWS or min(weight.shape) < LIBRARY_WIDTH

@@ -38,7 +38,18 @@ class Tile:
 FLOAT32 = Tile(32, 32, 32, warps=4, stages=2)
 """For exact float32, which has no matrix unit: it is for comparisons."""
 
-TUNED: dict[tuple[int, int, int, bool], Tile] = {}
+TUNED: dict[tuple[int, int, int, bool], Tile] = {
+    (128, 1024, 2048, False): Tile(64, 64, 128, warps=4, stages=4, split=4, blocks=True),
+    (128, 1024, 3072, False): Tile(64, 64, 128, warps=4, stages=6, split=2, blocks=True),
+    (128, 4096, 1024, False): Tile(64, 64, 128, warps=4, stages=6, blocks=True),
+    (128, 6144, 1024, True): Tile(64, 32, 128, warps=4, stages=3, blocks=True),
+    (128, 2048, 1024, False): Tile(64, 32, 64, warps=4, stages=4),
+    (64, 1024, 2048, False): Tile(64, 64, 128, warps=4, stages=4, split=4, blocks=True),
+    (64, 1024, 3072, False): Tile(64, 64, 128, warps=4, stages=6, split=4, blocks=True),
+    (64, 4096, 1024, False): Tile(64, 32, 64, warps=4, stages=4),
+    (64, 6144, 1024, True): Tile(64, 32, 128, warps=4, stages=3, blocks=True),
+    (64, 2048, 1024, False): Tile(64, 32, 64, warps=4, stages=4, split=2),
+}
 """(rows of the bucket, M, K, gated) -> tile; see `choose` for the buckets."""
 
 BUCKETS = (16, 32, 64, 128)
