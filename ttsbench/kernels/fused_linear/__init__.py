@@ -15,7 +15,7 @@ and the first pass of the code predictor two for each of them."""
 
 LIBRARY_ROWS = 24
 LIBRARY_WIDTH = 2048
-"""From so many rows on, weights of at least so many inputs and outputs, the 1.7B talker's, are faster with the library's
+"""From so many rows on, weights of at least so many inputs and outputs, the 1.7B talker's, go faster by the library's
 products and separate operations: 1,934 against 2,294 us a talker step at 128 rows (docs/measurements.md)."""
 
 
