@@ -15,9 +15,8 @@ from collections.abc import Callable
 
 import torch
 
-from scripts.bench_parts import timed
+from scripts.bench_ceilings import timed
 from scripts.random_model import SHAPES, random_codec
-from ttsbench.kernels.residual_unit import tiles as unit_tiles
 from ttsbench.models.qwen3_tts.codec_frame import FrameCodec
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 
@@ -54,7 +53,6 @@ def captured(work: Callable[[], torch.Tensor]) -> tuple[float, bool]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32, 64, 128])
-    parser.add_argument("--fuse", type=int, nargs="*", action="append", help="channels of units in one kernel; repeats")
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="rows whose kernels are listed")
     arguments = parser.parse_args()
     decoder = random_codec(SHAPES["1.7b"].codec, torch.device("cuda"), torch.bfloat16)
@@ -67,12 +65,9 @@ def main() -> None:
         if rows in arguments.timeline:
             kernels = sequence(lambda codes=codes, slots=slots: codec(codes, slots))  # type: ignore[misc]
             print(json.dumps({"rows": rows, "kernels": kernels}), flush=True)
-        for channels in arguments.fuse or [sorted(unit_tiles.FUSED)]:
-            unit_tiles.FUSED.clear()
-            unit_tiles.FUSED.update(channels)
-            us, finite = captured(lambda codes=codes, slots=slots: codec(codes, slots))  # type: ignore[misc]
-            line = {"rows": rows, "fused": channels, "us": round(us, 1), "tflops": round(rows * FLOPS / us / 1e6, 1)}
-            print(json.dumps({**line, "finite": finite}), flush=True)
+        us, finite = captured(lambda codes=codes, slots=slots: codec(codes, slots))  # type: ignore[misc]
+        line = {"rows": rows, "us": round(us, 1), "tflops": round(rows * FLOPS / us / 1e6, 1), "finite": finite}
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Times tiles for every product of a codec frame on a GPU: what the tables of the codec's kernels are made of.
+"""Times tiles for every product of a codec frame on a GPU: what its table is made of.
 
     python -m scripts.tune_codec --rows 128 1 32 8 64 --seconds 70 [--json FILE]
 
@@ -22,16 +22,10 @@ from typing import Any
 
 import torch
 
-from ttsbench.kernels.causal_conv import cases as conv_cases
-from ttsbench.kernels.causal_conv.reference import causal_conv as conv_reference
+from ttsbench.kernels.causal_conv.cases import Case, Inputs, inputs, released
+from ttsbench.kernels.causal_conv.reference import causal_conv as reference
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
 from ttsbench.kernels.causal_conv.triton import causal_conv
-from ttsbench.kernels.residual_unit import cases as unit_cases
-from ttsbench.kernels.residual_unit import tiles as unit_tiles
-from ttsbench.kernels.residual_unit.reference import residual_unit as unit_reference
-from ttsbench.kernels.residual_unit.triton import residual_unit
-
-Case = conv_cases.Case | unit_cases.Case
 
 REPEATS = 10
 """Launches in a graph."""
@@ -47,41 +41,18 @@ MIDDLE = ((64, 64, 32, 4), (64, 128, 0, 4), (64, 64, 0, 4), (128, 64, 0, 4))
 SMALL = ((32, 64, 0, 4), (32, 32, 0, 4), (16, 64, 0, 4), (16, 128, 0, 4), (16, 32, 0, 2))
 """(rows, columns, extra columns, warps)."""
 
-UNITS = {
-    192: (Tile(128, 128, 64, 64, 8, 3, blocks=True), Tile(64, 128, 64, 64, 4, 4, blocks=True)),
-    96: (
-        Tile(128, 128, 0, 32, 8, 3, blocks=True), Tile(64, 128, 0, 32, 4, 4, blocks=True),
-        Tile(128, 64, 32, 32, 8, 4, blocks=True), Tile(128, 64, 32, 32, 4, 4, blocks=True),
-        Tile(128, 64, 64, 32, 8, 4, blocks=True), Tile(64, 64, 64, 32, 4, 4, blocks=True),
-    ),
-}  # fmt: skip
-"""Of a fused unit, by its channels."""
 
-
-def operation(case: Case) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The kernel's launcher and the reference."""
-    if isinstance(case, unit_cases.Case):
-        return residual_unit, unit_reference
-    return causal_conv, conv_reference
-
-
-def made(case: Case) -> Any:
-    module = unit_cases if isinstance(case, unit_cases.Case) else conv_cases
-    return module.inputs(case, "cuda", torch.bfloat16)
+def made(case: Case) -> Inputs:
+    return inputs(case, "cuda", torch.bfloat16)
 
 
 def table(case: Case) -> Tile:
-    if isinstance(case, unit_cases.Case):
-        return unit_tiles.choose(case.channels)
     return choose(case.rows * case.length, case.taps, case.channels, case.width)
 
 
 def candidates(case: Case) -> Iterator[Tile]:
     """The table's tile, then others that suit this product; sums split where there are few tiles."""
     yield table(case)
-    if isinstance(case, unit_cases.Case):
-        yield from UNITS[case.channels]
-        return
     rows, terms = case.rows * case.length, case.taps * case.channels
     for size, columns, extra, warps in (*LARGE, *MIDDLE, *SMALL):
         if size > max(16, 2 * rows) or case.width % (columns + extra):
@@ -129,7 +100,7 @@ def compile_one(job: tuple[Case, Tile]) -> str | None:
     """In a process of its own, for one stream: the kernel is the same for more."""
     case, tile = job
     try:
-        made(replace(case, rows=1)).run(operation(case)[0], tile=replace(tile, split=min(tile.split, 2)))
+        made(replace(case, rows=1)).run(causal_conv, tile=replace(tile, split=min(tile.split, 2)))
         torch.cuda.synchronize()
     except Exception as error:  # what does not fit is no candidate
         return f"{type(error).__name__}: {error}"[:200]
@@ -138,15 +109,12 @@ def compile_one(job: tuple[Case, Tile]) -> str | None:
 
 def compiled_key(case: Case, tile: Tile) -> tuple[object, ...]:
     """Jobs of one key compile the same kernel."""
-    width = case.channels if isinstance(case, unit_cases.Case) else case.width
-    flags = [getattr(case, name, None) for name in ("plain", "residual", "snake", "gelu")] + [
-        getattr(case, "phases", 1) > 1
-    ]
-    even = (case.channels % tile.terms == 0, width % tile.width == 0)
-    return (type(case), tuple(flags), even, asdict(replace(tile, split=min(tile.split, 2))).values())
+    flags = (case.plain, case.residual, case.snake, case.gelu, case.phases > 1)
+    even = (case.channels % tile.terms == 0, case.width % tile.width == 0)
+    return (flags, even, asdict(replace(tile, split=min(tile.split, 2))).values())
 
 
-def worst(got: Any, want: Any) -> float:
+def worst(got: Inputs, want: Inputs) -> float:
     """Largest error of the outputs over the largest output; NaN counts as infinite."""
     errors = [0.0]
     for name in ("plain", "active"):
@@ -159,7 +127,6 @@ def worst(got: Any, want: Any) -> float:
 
 def measure(case: Case, tiles: list[Tile], deadline: float) -> list[dict[str, Any]]:
     """One line per tile, best first."""
-    kernel, reference = operation(case)
     want = made(case)
     want.run(reference)
     outputs = {name: tensor.clone() for name in ("plain", "active") if (tensor := getattr(want, name)) is not None}
@@ -172,10 +139,10 @@ def measure(case: Case, tiles: list[Tile], deadline: float) -> list[dict[str, An
         for tensor in outputs.values():
             tensor.fill_(torch.nan)
         try:
-            given.run(kernel, tile=tile)
+            given.run(causal_conv, tile=tile)
             line["error"] = round(worst(given, want), 5)
             if line["error"] <= TOLERANCE:
-                line["us"] = round(microseconds(lambda tile=tile: given.run(kernel, tile=tile)), 2)  # type: ignore[misc]
+                line["us"] = round(microseconds(lambda tile=tile: given.run(causal_conv, tile=tile)), 2)  # type: ignore[misc]
                 line["tflops"] = round(case.flops / line["us"] / 1e6, 1)
         except Exception as error:
             if "illegal" in str(error) or "misaligned" in str(error):
@@ -203,8 +170,8 @@ def main() -> None:
 
 def tune(rows: int, arguments: argparse.Namespace, pool: ProcessPoolExecutor, deadline: float) -> None:
     """All products of a frame of `rows` streams. Dilation does not change what is best."""
-    chosen: list[Case] = [*unit_cases.released(rows), *conv_cases.released(rows)]
-    chosen = [case for case in chosen if any(name in case.name for name in arguments.only) and "d9" not in case.name]
+    chosen = [case for case in released(rows) if "d9" not in case.name]
+    chosen = [case for case in chosen if any(name in case.name for name in arguments.only)]
     plans = {case: list(dict.fromkeys(candidates(case))) for case in chosen}
     jobs = {str(compiled_key(case, tile)): (case, tile) for case, tiles in plans.items() for tile in tiles}
     failures = [failure for failure in pool.map(compile_one, jobs.values(), chunksize=2) if failure]

@@ -11,7 +11,7 @@ from tests.kernels.interpreted import run_interpreted
 from ttsbench.kernels.causal_conv import SnakeWeights, cases
 from ttsbench.kernels.causal_conv.cases import Case, Inputs
 from ttsbench.kernels.causal_conv.reference import causal_conv as reference
-from ttsbench.kernels.causal_conv.tiles import LARGE, SMALL, SQUARE, Tile, choose, divided
+from ttsbench.kernels.causal_conv.tiles import LARGE, MULTIPROCESSORS, SQUARE, Tile, choose
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 """Of the largest output. Float32: sums of up to 10,000 terms in another order, each addition off by up to
@@ -115,6 +115,28 @@ def test_every_released_product_fills_the_gpu_or_cannot() -> None:
     assert choose(128 * 160, 7, 384, 384) == SQUARE
 
 
-def test_a_split_leaves_every_part_some_steps() -> None:
-    assert divided(SMALL, 4, 64 * 3, 64, 64).split == 1
-    assert divided(SMALL, 4, 64 * 40, 64, 64).split == 10
+def test_split_sums_take_one_round_and_leave_every_part_some_steps() -> None:
+    """Red when a multiprocessor gets two programs of a split sum, or a part fewer steps than fill its pipeline."""
+    for rows in (1, 8, 32):
+        for case in cases.released(rows):
+            m = rows * case.length
+            tile = choose(m, case.taps, case.channels, case.width)
+            if tile.split > 1 and tile not in [replace(large, split=2) for large in LARGE]:
+                assert tile.count(m, case.width) * tile.split <= MULTIPROCESSORS, f"{case.name} of {rows}: {tile}"
+            assert tile.split == 1 or case.taps * case.channels >= 3 * tile.terms * tile.split
+
+
+@pytest.mark.parametrize(
+    ("m", "taps", "channels", "width", "best"),
+    [
+        (4, 1, 4096, 1024, Tile(16, 64, 0, 128, 4, 4, 8)),
+        (4, 7, 1024, 1536, Tile(16, 64, 0, 128, 4, 4, 5)),
+        (4, 2, 1536, 6144, Tile(16, 128, 0, 128, 4, 4, 2)),
+        (32, 7, 768, 768, Tile(16, 64, 0, 128, 4, 4, 5)),
+        (32, 1, 768, 768, Tile(16, 64, 0, 64, 4, 4, 4)),
+        (160, 7, 384, 384, Tile(64, 64, 0, 64, 4, 4, 7, blocks=True)),
+    ],
+)
+def test_one_stream_gets_what_was_fastest(m: int, taps: int, channels: int, width: int, best: Tile) -> None:
+    """Red when the rule no longer gives what it was made from: the best of an H200, the 1x1 within 2 % of it."""
+    assert choose(m, taps, channels, width) == best

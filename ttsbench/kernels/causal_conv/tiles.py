@@ -2,7 +2,8 @@
 
 The codec's products have all shapes: at one stream 4 rows against 22 MB of weights, at 128 streams 245,760 rows against
 130 kB. The largest tile that still gives most multiprocessors work is taken; where even the smallest leaves them idle,
-the terms of the sum are split among programs. What is called fastest was so on an H200, for 128 streams.
+the terms of the sum are split among programs. What is called fastest was so on an H200: whole sums for 128 streams,
+split ones for one.
 
 Shapes: M rows (streams x positions), K terms (taps x channels), N columns.
 """
@@ -57,30 +58,42 @@ LARGE = (
     Tile(64, 64, 0, 64, warps=4, stages=4, blocks=True),
     Tile(32, 64, 0, 64, warps=4, stages=5),
 )
-SMALL = Tile(16, 64, 0, 64, warps=4, stages=5)
-"""Also the start of what is split."""
+FEW = (
+    Tile(32, 128, 0, 64, warps=4, stages=4),
+    Tile(32, 64, 0, 64, warps=4, stages=4),
+    Tile(16, 128, 0, 64, warps=4, stages=4),
+    Tile(16, 64, 0, 64, warps=4, stages=4),
+)
+"""Of what is split, up to 32 rows; up to 16 the last two."""
+
+SOME = (LARGE[3], LARGE[2], FEW[1], FEW[3])
+"""Of what is split, above."""
 
 FLOAT32 = Tile(64, 32, 0, 32, warps=4, stages=2)
 """For exact float32, which has no matrix unit: it is for comparisons, and the tiles above would not fit."""
 
-MOST_SPLITS = 16
+MOST_SPLITS = 8
+"""Beyond it, adding the parts costs more than shorter sums save."""
+
 FEWEST_STEPS = 4
-"""Of one program's sum: below it, filling the pipeline is most of the time."""
+"""Of one program's sum: below it, filling the pipeline is most of the time. The smallest tiles can do with one less."""
+
+LONG_SUM = 2048
+"""Terms from which threads that move operands take 128 at a time, of 128 columns where these suffice: more is on its
+way at once."""
 
 
 def choose(rows: int, taps: int, channels: int, width: int, float32: bool = False, blocks: bool = True) -> Tile:
     """The tile for M = `rows`, K = `taps` * `channels`, N = `width`; `blocks`: whether they can be moved."""
     if float32:
         return FLOAT32
-    terms = taps * channels
     for tile in LARGE:
         fits = rows > tile.rows // 2 and width % tile.width == 0
         if fits and tile.count(rows, width) >= ENOUGH:
             if width % SQUARE.width == 0 and tile is LARGE[0] and tile.count(rows, width) >= MANY:
                 tile = SQUARE
             return fitted(tile, rows, taps, channels, width, blocks)
-    tile = SMALL if rows <= 16 else LARGE[-1] if rows <= 32 else replace(LARGE[-2], blocks=blocks)
-    return divided(tile, rows, terms, channels, width)
+    return divided(rows, taps, channels, width, blocks)
 
 
 def fitted(tile: Tile, rows: int, taps: int, channels: int, width: int, blocks: bool) -> Tile:
@@ -95,10 +108,32 @@ def fitted(tile: Tile, rows: int, taps: int, channels: int, width: int, blocks: 
     return replace(tile, blocks=tile.blocks and blocks)
 
 
-def divided(tile: Tile, rows: int, terms: int, channels: int, width: int) -> Tile:
-    """`tile` with its sums split so that there are about two programs for each multiprocessor."""
+def divided(rows: int, taps: int, channels: int, width: int, blocks: bool) -> Tile:
+    """The tile and the split of its sums that keep most multiprocessors busy with one program each.
+
+    A second program for each was slower in every long sum measured: there are more parts to add.
+    """
+    tiles = SOME if rows > 32 else FEW if rows > 16 else FEW[2:]
+    wide = taps * channels >= LONG_SUM
+    candidates = [split_up(tile, rows, taps, channels, width) for tile in tiles if wide or tile.columns < 128]
+
+    def busy(tile: Tile) -> int:
+        programs = tile.count(rows, width) * tile.split
+        even = not tile.extra or width % tile.width == 0
+        return programs if even and programs <= MULTIPROCESSORS else 0
+
+    best = max(candidates, key=busy)  # the first of equals
+    return replace(best, blocks=best.blocks and blocks)
+
+
+def split_up(tile: Tile, rows: int, taps: int, channels: int, width: int) -> Tile:
+    """`tile` with a step that suits the sum, and as many programs for it as find a multiprocessor."""
+    terms = taps * channels
     if channels % 64 == 32 and channels < 128:
         tile = replace(tile, terms=32)
+    elif not tile.blocks and terms >= LONG_SUM and channels % 128 == 0:
+        tile = replace(tile, terms=128)
     steps = -(-terms // tile.terms)
-    split = min(2 * MULTIPROCESSORS // tile.count(rows, width), steps // FEWEST_STEPS, MOST_SPLITS)
+    fewest = FEWEST_STEPS - 1 if tile.rows == 16 else FEWEST_STEPS
+    split = min(MULTIPROCESSORS // tile.count(rows, width), steps // fewest, MOST_SPLITS)
     return replace(tile, split=max(split, 1))

@@ -23,7 +23,6 @@ from ttsbench.kernels.codebook_sum import codebook_sum
 from ttsbench.kernels.dwconv_norm import dwconv_norm
 from ttsbench.kernels.fused_linear import Normed, gated_linear, linear, residual_linear
 from ttsbench.kernels.output_conv import output_conv
-from ttsbench.kernels.residual_unit import fused, residual_unit
 from ttsbench.kernels.ring_attention import ring_attention
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.kernels.shift_tails import TailPlan, TailSite, place_tails, shift_tails
@@ -142,12 +141,9 @@ class FrameCodec:
     ) -> None:
         """The unit whose input is at `site`: its sum to `plain`, if one follows, and its Snake to the next site."""
         x, active = self._input(site, rows), self._frame(site + 1, rows)
-        if fused(active.shape[0] * rows, active.shape[2]):
-            residual_unit(x, unit.dilated, unit.between, unit.pointwise, residual, snake, plain, active)
-        else:
-            middle = torch.empty_like(active)
-            causal_conv(x, unit.dilated, activation=unit.between, active=middle)
-            causal_conv(middle, unit.pointwise, residual, snake, plain, active)
+        middle = torch.empty_like(active)
+        causal_conv(x, unit.dilated, activation=unit.between, active=middle)
+        causal_conv(middle, unit.pointwise, residual, snake, plain, active)
 
 
 def positions_per_frame(config: CodecDecoderConfig) -> list[int]:
