@@ -87,7 +87,7 @@ class Tiling:
     """How the rows and the weights of a launch are cut."""
 
     blocks: int
-    """One on each multiprocessor."""
+    """One on each multiprocessor, or on as many as have something to do."""
     halves: int
     """Stretches of eight rows that a warp multiplies."""
     groups: int
@@ -106,7 +106,8 @@ class Tiling:
     @classmethod
     def choose(cls, shape: Shape, rows: int, machine: Machine) -> Tiling:
         """For up to `rows` rows. Raises ValueError, which says why, for what the kernel cannot do."""
-        blocks = machine.blocks
+        # Every block must read of each product that it empties memory after: see "Hand-over" in the source.
+        blocks = min(machine.blocks, shape.packed // 8, shape.inner // 8, shape.vocabulary // 8)
         if not 1 <= rows <= MAX_ROWS:
             raise ValueError(f"a pass takes 1 to {MAX_ROWS} rows, not {rows}")
         halves, groups = next((h, g) for h, g in ((1, 1), (2, 1), (2, 2)) if rows <= 8 * h * g)
