@@ -89,17 +89,21 @@ class DecoderPass:
         kv: Tensor,
         vocabulary: int,
         *,
+        reserved: int = 0,
         machine: Machine | None = None,
         compile_kernel: Compile = compile_for_device,
     ) -> None:
         """`kv` [L, 2, P, K, E] is read and written in place; heads have `vocabulary` outputs.
+
+        Launches leave `reserved` multiprocessors to what runs beside them: a pass waits until each of its blocks has
+        one to itself, so work of another stream on any of its own would hold up all of it.
 
         `machine` and `compile_kernel` are for those who have no GPU.
         """
         self.shape = Shape.of(stack, vocabulary)
         self.stack = stack
         self.kv = kv
-        self.machine = machine or Machine.of(kv.device)
+        self.machine = machine or Machine.of(kv.device, reserved)
         self._compile = compile_kernel
         self._sizes: dict[int, _Size] = {}
         heads = stack.layers[0].heads

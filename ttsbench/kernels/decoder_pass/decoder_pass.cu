@@ -10,9 +10,9 @@
 //     eight warps multiply.
 //
 // A product [R, K] x [N, K]^T is cut by columns over blocks, 8 at a time, and by terms over the warps of a block, whose
-// partial sums meet in shared memory, always in the same order: results do not depend on who was faster. Above 16 rows the
-// warps are divided into groups of rows as well. All products are one loop: instructions are read once a layer, and what
-// does not fit into the instruction cache comes at the pace of L2.
+// partial sums meet in shared memory, always in the same order: results do not depend on who was faster. Each warp multiplies
+// all rows: what it has read of a unit serves all of them. All products are one loop: instructions are read once a layer, and
+// what does not fit into the instruction cache comes at the pace of L2.
 //
 // Norms. Whoever writes a residual writes it times the next norm's gains, and its sum of squares per 8 columns; the product
 // after it scales its sums by 1 / rms of the row.
@@ -34,11 +34,11 @@ constexpr int WARPS = 8;                      // that multiply
 constexpr int THREADS = 32 * WARPS;
 constexpr int D = HIDDEN, F = INNER, H = NUM_HEADS, KH = NUM_KV_HEADS, E = HEAD_DIM, V = VOCABULARY;
 constexpr int GROUP = H / KH, QKV = (H + 2 * KH) * E;
-constexpr int HALVES = ROW_HALVES;            // stretches of eight rows that a warp multiplies: 1 or 2
-constexpr int SPLIT = WARPS / ROW_GROUPS;     // warps that share the terms of the same rows
-constexpr int ROWS = 8 * HALVES * ROW_GROUPS; // at most
+constexpr int HALVES = ROW_HALVES;            // stretches of eight rows: 1, 2 or 4
+constexpr int ROWS = 8 * HALVES;              // at most
+constexpr int TALL = (HALVES + 1) / 2;        // tensor cores take sixteen rows at a time, two halves
 constexpr int UNIT = UNIT_TERMS;              // a unit of weights: 8 columns by so many terms
-constexpr int BLOCKS = UNIT / 32 / SPLIT;     // of 32 terms, that a warp takes of a unit
+constexpr int BLOCKS = UNIT / 32 / WARPS;     // of 32 terms, that a warp takes of a unit
 constexpr int PITCH = UNIT * 2 + 64;          // bytes between columns: eight lanes then read from eight different banks
 constexpr int UNIT_BYTES = 8 * PITCH;
 constexpr int TILES_QKV = (QKV / 8 + GRID - 1) / GRID, TILES_D = (D / 8 + GRID - 1) / GRID;
@@ -46,9 +46,9 @@ constexpr int PAIRS = (F / 8 + GRID - 1) / GRID, TILES_V = (V / 8 + GRID - 1) / 
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr int MOST_TILES = larger(larger(TILES_QKV, 2 * PAIRS), larger(TILES_D, TILES_V));
 
-static_assert(ROWS <= 16 || HALVES == 2, "a tensor core takes sixteen rows");
+static_assert(HALVES == 1 || HALVES % 2 == 0, "what is beyond the rows must be a half that is not there at all");
 static_assert(D % UNIT == 0 && H * E % UNIT == 0 && F % UNIT == 0, "products are cut into whole units");
-static_assert(UNIT % (32 * SPLIT) == 0 && PITCH / 16 % 8 == 4, "lanes");
+static_assert(UNIT % (32 * WARPS) == 0 && PITCH / 16 % 8 == 4, "lanes");
 static_assert(QKV / 8 >= GRID && F / 8 >= GRID && V / 8 >= GRID, "every block empties places, so every block must have read");
 static_assert(E == 128 && GROUP == 2, "attention: a lane holds four dims of a head, pairs of lanes share a position");
 static_assert(MOST_TILES * 512 >= GROUP * (E + 4) * 4, "attention meets where partial sums do");
@@ -147,7 +147,7 @@ DEV void send_all(const Pass& pass, Ring& ring) {
 DEV void take_unit(uint4 (&w)[BLOCKS], Ring& ring) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     mbarrier_wait(&ring.full[ring.slot], ring.parity);
-    const unsigned char* at = ring.units + ring.slot * UNIT_BYTES + lane / 4 * PITCH + (warp % SPLIT * BLOCKS * 32 + lane % 4 * 8) * 2;
+    const unsigned char* at = ring.units + ring.slot * UNIT_BYTES + lane / 4 * PITCH + (warp * BLOCKS * 32 + lane % 4 * 8) * 2;
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) w[i] = *(const uint4*)(at + i * 64);
     __syncwarp();
@@ -170,9 +170,9 @@ DEV void clear(void* at, int bytes) {
 
 // ---- products ------------------------------------------------------------------------------------------------------
 
-DEV int first_row() { return threadIdx.x / 32 / SPLIT * 8 * HALVES + threadIdx.x % 32 / 4; }
+DEV int first_row() { return threadIdx.x % 32 / 4; }
 
-DEV int first_term() { return threadIdx.x / 32 % SPLIT * BLOCKS * 32 + threadIdx.x % 4 * 8; }
+DEV int first_term() { return threadIdx.x / 32 * BLOCKS * 32 + threadIdx.x % 4 * 8; }
 
 // The lane's terms of one unit of its rows of x [R, K].
 DEV void load_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit, int rows) {
@@ -214,15 +214,15 @@ DEV void apply_gains(uint4 (&a)[HALVES][BLOCKS], const bf16* gains, int unit) {
     }
 }
 
-// Several chains of dependent products instead of one: a tensor core takes some 33 cycles for each link.
-DEV float4 multiply(const uint4 (&a)[HALVES][BLOCKS], const uint4 (&w)[BLOCKS]) {
+// Of two halves. Several chains of dependent products instead of one: a tensor core takes some 33 cycles for each link.
+DEV float4 multiply(const uint4 (&low)[BLOCKS], const uint4 (&high)[BLOCKS], const uint4 (&w)[BLOCKS]) {
     constexpr int CHAINS = BLOCKS < 4 ? BLOCKS : 4;
     float sums[CHAINS][4] = {};
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
-        const uint4 low = a[0][i], high = HALVES > 1 ? a[HALVES - 1][i] : make_uint4(0, 0, 0, 0);
-        mma_bf16(sums[i % CHAINS], low.x, high.x, low.y, high.y, w[i].x, w[i].y);
-        mma_bf16(sums[i % CHAINS], low.z, high.z, low.w, high.w, w[i].z, w[i].w);
+        const uint4 above = low[i], below = HALVES > 1 ? high[i] : make_uint4(0, 0, 0, 0);
+        mma_bf16(sums[i % CHAINS], above.x, below.x, above.y, below.y, w[i].x, w[i].y);
+        mma_bf16(sums[i % CHAINS], above.z, below.z, above.w, below.w, w[i].z, w[i].w);
     }
 #pragma unroll
     for (int i = 1; i < CHAINS; ++i)
@@ -233,7 +233,7 @@ DEV float4 multiply(const uint4 (&a)[HALVES][BLOCKS], const uint4 (&w)[BLOCKS]) 
 
 struct Work {
     Ring ring;
-    float4* parts;       // [WARPS, MOST_TILES, 32] partial sums
+    float4* parts;       // [WARPS, MOST_TILES, TALL, 32] partial sums
     float* scales;       // [ROWS] 1 / rms
     unsigned* kept;      // the residual stream of this block's columns
     float* queries;      // [WARPS, GROUP, E]
@@ -243,7 +243,7 @@ struct Work {
 // not have them yet.
 DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, const bf16* gains) {
     uint4 a[HALVES][BLOCKS], next[HALVES][BLOCKS], w[BLOCKS];
-    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * 32 + threadIdx.x % 32;
+    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * TALL * 32 + threadIdx.x % 32;
     load_rows(next, x, K, 0, rows);
 #pragma unroll 1
     for (int unit = 0; unit < K / UNIT; ++unit) {
@@ -257,12 +257,13 @@ DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, c
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             take_unit(w, work.ring);
-            float4 sum = multiply(a, w);
-            if (unit > 0) {
-                const float4 before = parts[tile * 32];
-                sum = make_float4(sum.x + before.x, sum.y + before.y, sum.z + before.z, sum.w + before.w);
+#pragma unroll
+            for (int t = 0; t < TALL; ++t) {
+                float4& part = parts[(tile * TALL + t) * 32];
+                float4 sum = multiply(a[2 * t], a[HALVES > 1 ? 2 * t + 1 : 0], w);
+                if (unit > 0) sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+                part = sum;
             }
-            parts[tile * 32] = sum;
         }
     }
 }
@@ -293,13 +294,13 @@ DEV void find_scales(const Pass& pass, Work& work, const float* squares, const b
 
 // Two neighbouring columns of one row, which this thread writes.
 struct Place {
-    int tile, row, column, half, group, lane;
+    int tile, row, column, half, lane;
 
     DEV float2 total(const Work& work, int tile) const {
         float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
-        for (int w = 0; w < SPLIT; ++w) {
-            const float2 part = ((const float2*)(work.parts + ((group * SPLIT + w) * MOST_TILES + tile) * 32 + lane))[half];
+        for (int w = 0; w < WARPS; ++w) {
+            const float2 part = ((const float2*)(work.parts + ((w * MOST_TILES + tile) * TALL + half / 2) * 32 + lane))[half % 2];
             sum.x += part.x;
             sum.y += part.y;
         }
@@ -312,8 +313,8 @@ template <class Write>
 DEV void each_place(int tiles, Write write) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < tiles * ROWS * 4; i += THREADS) {
-        const int lane = i % 32, stretch = i / 32 % (ROWS / 8);
-        write(Place{i / (ROWS * 4), stretch * 8 + lane / 4, lane % 4 * 2, stretch % HALVES, stretch / HALVES, lane});
+        const int lane = i % 32, half = i / 32 % HALVES;
+        write(Place{i / (ROWS * 4), half * 8 + lane / 4, lane % 4 * 2, half, lane});
     }
 }
 
@@ -346,7 +347,7 @@ DEV void write_residual(const Pass& pass, const Work& work, int tiles, const bf1
         const int column = (blockIdx.x + place.tile * GRID) * 8 + place.column;
         const unsigned gain = ld_cg_u32(gains + column);
         const float2 sum = place.total(work, place.tile);
-        unsigned& kept = work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane];
+        unsigned& kept = work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane];
         const unsigned now = pack_bf16(round_bf16(sum.x) + bf16_lo(kept), round_bf16(sum.y) + bf16_hi(kept));
         kept = now;
         float square = bf16_lo(now) * bf16_lo(now) + bf16_hi(now) * bf16_hi(now);
@@ -646,7 +647,7 @@ DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, co
 DEV void keep_residual(const Pass& pass, Work& work) {
     each_place(tiles_of_block(D / 8), [&](const Place& place) {
         if (place.row < pass.rows)
-            work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane] =
+            work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane] =
                 ld_cg_u32(pass.x + (size_t)place.row * D + (blockIdx.x + place.tile * GRID) * 8 + place.column);
     });
 }
@@ -655,7 +656,7 @@ DEV void write_hidden(const Pass& pass, Work& work) {
     each_place(tiles_of_block(D / 8), [&](const Place& place) {
         if (place.row >= pass.rows) return;
         const int column = (blockIdx.x + place.tile * GRID) * 8 + place.column;
-        const unsigned v = work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane];
+        const unsigned v = work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane];
         const float scale = work.scales[place.row];
         st_cg_u32(pass.hidden + (size_t)place.row * D + column, times(pack_bf16(bf16_lo(v) * scale, bf16_hi(v) * scale), ld_cg_u32(pass.final_norm + column)));
     });
@@ -724,13 +725,11 @@ DEV void run_layers(const Pass& pass, Work& work) {
     if (blockIdx.x == 0 && threadIdx.x == 0) st_cg_u32(pass.launches, launch + 1);   // every block has read it long ago
 }
 
-constexpr int PARTS_BYTES = WARPS * MOST_TILES * 32 * 16;
-
 extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) decoder_pass(const __grid_constant__ Pass pass) {
     extern __shared__ __align__(16) unsigned char dynamic[];   // units, parts
     __shared__ __align__(16) float queries[WARPS * GROUP * E];
     __shared__ float scales[ROWS];
-    __shared__ unsigned kept[ROWS / 8 * TILES_D * 32];
+    __shared__ unsigned kept[HALVES * TILES_D * 32];
     __shared__ mbarrier full[SLOTS], empty[SLOTS];
     if (threadIdx.x == 0) {
         for (int i = 0; i < SLOTS; ++i) {
