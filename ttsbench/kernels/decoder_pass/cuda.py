@@ -23,14 +23,12 @@ from torch import Tensor
 
 from ttsbench.kernels.attention import KVRows
 from ttsbench.kernels.cuda_source import Argument, CudaModule
-from ttsbench.kernels.decoder_pass.shape import THREADS, Machine, Shape, Tiling
+from ttsbench.kernels.decoder_pass.shape import CHUNK, THREADS, Machine, Shape, Tiling
 from ttsbench.kernels.decoder_pass.types import Stack
 
 SOURCE = Path(__file__).with_name("decoder_pass.cu")
 EMPTY = -1
 """As an int32: what a word of the memory that blocks hand over in holds until it is written."""
-CHUNK = 16
-"""Positions that a warp takes at a time, which lie side by side in the cache."""
 
 
 class Kernel(Protocol):

@@ -23,6 +23,8 @@ WARPS, THREADS = 8, 384
 """Warps that multiply, and threads of a block: four warps more, one of which copies."""
 WARP_POSITIONS = 16
 """Up to so many positions, one warp attends for a row and head, else a block does."""
+CHUNK = 16
+"""Positions that a warp takes at a time, which lie side by side in the cache."""
 MIN_SLOTS = 2
 """Units that a block must hold to have one on its way while it uses another."""
 
@@ -160,12 +162,19 @@ def _shared_memory(shape: Shape, halves: int, unit: int, blocks: int) -> tuple[i
     return 8 * (2 * unit + 64), WARPS * most * 512 * -(-halves // 2), queries + scales + kept + 64
 
 
-def unsupported(shape: Shape, rows: int, dtype: torch.dtype, device: torch.device, reserved: int = 0) -> str | None:
-    """Why `device`, but for `reserved` multiprocessors, cannot run passes of up to `rows` rows, or None when it can."""
+def unsupported(
+    shape: Shape, rows: int, block_size: int, dtype: torch.dtype, device: torch.device, reserved: int = 0
+) -> str | None:
+    """Why `device`, but for `reserved` multiprocessors, cannot run passes of up to `rows` rows, or None when it can.
+
+    `block_size` is the cache's, in positions.
+    """
     if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 9:
         return "a pass needs a GPU that copies into shared memory by itself: Hopper or newer"
     if dtype != torch.bfloat16:
         return f"a pass computes in bfloat16, not {dtype}"
+    if block_size % CHUNK:
+        return f"a pass takes blocks of multiples of {CHUNK} positions, not of {block_size}"
     try:
         Tiling.choose(shape, rows, Machine.of(device, reserved))
     except ValueError as error:
