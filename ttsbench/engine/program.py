@@ -12,6 +12,7 @@ of which a device holds one at a time: they run on one stream. Sizes: N packed r
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ttsbench.engine.attention import KernelAttention, TorchAttention
 from ttsbench.engine.control import Control
@@ -65,10 +66,13 @@ class StepProgram:
 
     def decode(self, rows: int, plan: StepPlan | None = None) -> None:
         """A step of decode rows alone: each slot has one row, and each row yields a frame."""
+        self.frame.run(*self.decode_talker(rows, plan))
+
+    def decode_talker(self, rows: int, plan: StepPlan | None = None) -> tuple[Tensor | Normed, Tensor | None]:
+        """Hidden states of decode rows, and logits of codebook 0 where these come with them: see `FrameStep.run`."""
         if self.talker_pass is not None and rows <= self.talker_pass.max_rows:
-            self.frame.run(*self.talker_pass.run(self._where(rows)))
-        else:
-            self.frame.run(self.talker(rows, plan, query_len=1))
+            return self.talker_pass.run(self._where(rows))
+        return self.talker(rows, plan, query_len=1), None
 
     def mixed(self, rows: int, plan: StepPlan | None = None) -> None:
         """Talker over decode rows and prompt chunks; up to all rows may be of one slot."""
