@@ -35,10 +35,14 @@ LARGE = TransformerConfig(1024, 3072, 5, 16, 8, 128, 1e-6, 1e6, 64)
 
 
 @cache
-def packed_talker(device: str, dtype: torch.dtype = torch.bfloat16) -> PackedTalker:
-    """A toy talker whose predictor is large enough, with random weights that keep the size of what they multiply."""
+def packed_talker(
+    device: str, dtype: torch.dtype = torch.bfloat16, large: TransformerConfig | None = None
+) -> PackedTalker:
+    """A toy talker, or a `large` one, whose predictor is large enough, with random weights that keep the size of what
+    they multiply.
+    """
     torch.manual_seed(0)
-    config = config_for(device)
+    config = config_for(device, large)
     talker = Talker(config).to(device, dtype)
     for parameter in talker.parameters():
         if parameter.dim() == 2:
@@ -47,9 +51,10 @@ def packed_talker(device: str, dtype: torch.dtype = torch.bfloat16) -> PackedTal
     return PackedTalker(talker, 64)
 
 
-def config_for(device: str) -> Qwen3TTSConfig:
+def config_for(device: str, large: TransformerConfig | None = None) -> Qwen3TTSConfig:
     predictor, codes = (SMALL, 256) if device == "cpu" else (LARGE, 2048)
-    return replace(toy(TOY).config, predictor=predictor, codebook_size=codes)
+    config = toy(TOY).config
+    return replace(config, predictor=predictor, codebook_size=codes, talker=large or config.talker)
 
 
 def frame_cache(packed: PackedTalker, rows: int) -> FrameCache:
@@ -134,7 +139,7 @@ def test_a_captured_frame_is_the_eager_one(rows: int) -> None:
     there, differs from run to run, or takes from the host what changes from frame to frame.
     """
     packed, config = packed_talker("cuda"), config_for("cuda")
-    control = Control({**slot_layout(rows, 8), **rows_layout(rows, rows)}, packed.device, ring=2)
+    control = Control({**slot_layout(rows, 8), **rows_layout(rows, rows)}, packed.device, ring=3)
     control.host["seeds"][:] = range(rows)
     control.host["limits"][:] = 99
     control.host["frame_slots"][:] = range(rows)

@@ -41,6 +41,8 @@ from ttsbench.kernels.decoder_pass.shape import Machine, Tiling
 H200 = Machine(blocks=132, shared_bytes=232448)
 FEW_BLOCKS = Machine(blocks=16, shared_bytes=56 * 1024)
 """Each has several columns, and room for two or three units of weights, so that the ring comes round often."""
+TALL_BLOCKS = Machine(blocks=16, shared_bytes=86 * 1024)
+"""The same for more than sixteen rows, whose partial sums take twice the room."""
 SOME_BLOCKS = Machine(blocks=40, shared_bytes=72 * 1024)
 """Some have a column more than others."""
 MANY_BLOCKS = Machine(blocks=72, shared_bytes=56 * 1024)
@@ -131,7 +133,6 @@ class Trial:
         """One launch: results, what it wrote to the cache, and what it must not have touched."""
         given, wide = self.given, widened(self.given)
         before = given.kv.clone()
-        self.poison()
         logits, hidden = reference(*vars(wide).values())
         self.run()
         assert error(self.logits, logits) < TOLERANCE
@@ -140,21 +141,22 @@ class Trial:
         assert error(given.kv[:, :, written].flatten(3), wide.kv[:, :, written].flatten(3)) < TOLERANCE
         before[:, :, written] = given.kv[:, :, written]
         assert torch.equal(before.view(torch.int16), given.kv.view(torch.int16)), "another place of the cache changed"
-        self.check_counted()
+        self.check_emptied()
 
-    def poison(self) -> None:
-        """What is handed over from block to block is to be this launch's."""
+    def check_emptied(self) -> None:
+        """Nothing is left of what was handed over but the newest launch's last output, where the next one expects it:
+        whoever takes a word for another launch's own can only find it there.
+        """
+        rows = len(self.given.x)
         for size in self.made._sizes.values():
-            for name in ("packed", "attended", "middle", "inner", "out", "squares"):
-                getattr(size, name).fill_(float("nan"))
-
-    def check_counted(self) -> None:
-        """Every block has counted itself in at every phase that it has a part in, once a launch."""
-        for size in self.made._sizes.values():
-            writers = min(self.given.x.shape[1] // 8, size.blocks)
-            launches, *counts = size.counters.tolist()
-            phases = [size.blocks, size.blocks, writers, size.blocks, writers]
-            assert counts == [launches * count for count in phases] * (len(counts) // len(phases))
+            for name, tensor in size.handed_over.items():
+                full = (tensor.view(torch.int32) != cuda.EMPTY).any(dim=-1)
+                whole = (tensor.view(torch.int32) != cuda.EMPTY).all(dim=-1)
+                expected = torch.zeros_like(full)
+                if name.startswith("out"):
+                    expected[len(self.given.stack.layers) - int(size.launches) % 2, :rows] = True
+                assert torch.equal(full, expected), f"{name} is not as the next launch needs it"
+                assert torch.equal(whole, expected), f"{name} has gaps"
 
 
 CASES = (
@@ -175,18 +177,22 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_pass_gives_the_formula_in_any_order(case: Case, seed: int) -> None:
     """Red when a column, a term, a row or a position is left out or taken for another, when weights are used before
-    they are there or overwritten before they are used, when a norm or a residual is missing, or a place is left full or
-    written twice. The emulator fails a load or store outside of what the pass was given, and an order in which nobody
-    goes on.
+    they are there or overwritten before they are used, when a norm or a residual is missing, or when what was handed
+    over is left behind. The emulator fails a load or store outside of what the pass was given, and an order in which
+    nobody goes on.
     """
-    machine = SOME_BLOCKS if case.geometry is WIDE else FEW_BLOCKS
+    machine = SOME_BLOCKS if case.geometry is WIDE else few_blocks(len(case.positions))
     Trial.on(cases.inputs(case, "cpu", torch.bfloat16), machine, seed).check()
+
+
+def few_blocks(rows: int) -> Machine:
+    return FEW_BLOCKS if rows <= 16 else TALL_BLOCKS
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_blocks_that_have_no_column_of_a_product_stay_out_of_it(seed: int) -> None:
-    """Red when a block without a column of the residual stream is waited for, or when its ring or its counters fall out
-    of step.
+    """Red when a block without a column of the residual stream reads what leads to one, which may be emptied before it
+    comes, or when its ring falls out of step.
     """
     Trial.on(cases.inputs(Case(WIDE, mixed(2, 15)), "cpu", torch.bfloat16), MANY_BLOCKS, seed).check()
 
@@ -208,12 +214,30 @@ def test_launches_follow_each_other() -> None:
         trial.check()
 
 
+def some_rows(given: Inputs, rows: slice) -> Inputs:
+    """The same slots and cache, of which others have no row."""
+    part = {name: getattr(given.rows, name)[rows] for name in ("slots", "positions", "kv_slots")}
+    return replace(given, x=given.x[rows].clone(), rows=replace(given.rows, **part), kv=given.kv.clone())
+
+
+def test_a_row_does_not_know_who_else_is_there() -> None:
+    """Four of eight rows, on another number of blocks, bit by bit. Red when the order of a sum depends on how many rows
+    there are of a class, on where a row stands in it, or on who computes a column.
+    """
+    given = cases.inputs(Case(TOY, mixed(8, 15)), "cpu", torch.bfloat16)
+    whole, part = Trial.on(given, FEW_BLOCKS), Trial.on(some_rows(given, slice(3, 7)), SOME_BLOCKS, seed=1)
+    whole.run()
+    part.run()
+    assert torch.equal(part.logits, whole.logits[3:7])
+    assert torch.equal(part.hidden, whole.hidden[3:7])
+
+
 @pytest.mark.parametrize("rows", [3, 12, 32])
 def test_a_broken_row_is_alone(rows: int) -> None:
     """NaN in a row. Red when one reaches another row, or gets lost."""
     given = cases.inputs(Case(TOY, mixed(rows, 7)), "cpu", torch.bfloat16)
-    sound = Trial.on(replace(given, kv=given.kv.clone()), FEW_BLOCKS)
-    broken = Trial.on(replace(given, x=given.x.clone(), kv=given.kv.clone()), FEW_BLOCKS, seed=1)
+    sound = Trial.on(replace(given, kv=given.kv.clone()), few_blocks(rows))
+    broken = Trial.on(replace(given, x=given.x.clone(), kv=given.kv.clone()), few_blocks(rows), seed=1)
     broken.given.x[1, 5] = float("nan")
     sound.run()
     broken.run()
@@ -222,7 +246,7 @@ def test_a_broken_row_is_alone(rows: int) -> None:
     assert torch.equal(broken.hidden[others], sound.hidden[others])
     assert broken.logits[1].isnan().all()
     assert broken.hidden[1].isnan().all()
-    broken.check_counted()
+    broken.check_emptied()
 
 
 def test_hidden_states_are_left_alone_unless_asked_for() -> None:
@@ -234,46 +258,76 @@ def test_hidden_states_are_left_alone_unless_asked_for() -> None:
     assert trial.hidden.isnan().all()
 
 
+FEW_ROWS = Case(TOY, mixed(3, 7))
+
+
+@dataclass(frozen=True)
+class Break:
+    """Another text in place of one in the source, and what to run then."""
+
+    before: str
+    after: str
+    case: Case = FEW_ROWS
+    machine: Machine = FEW_BLOCKS
+
+
 BREAKS = {
-    "a phase does not wait for the one before": (
-        "        if (turn > 0) await(work.counter - 1, work.launch * (writes_residual ? GRID : WRITERS));\n",
-        "",
+    "rows are not waited for": Break("        else await_rows(a, x, K, unit);\n", ""),
+    "rows are taken when half of them are there": Break(
+        "return v.x == EMPTY || v.y == EMPTY || v.z == EMPTY || v.w == EMPTY;", "return v.x == EMPTY;"
     ),
-    "attention does not wait": ("    if (blockIdx.x < items) await(work.counter - 1, work.launch * GRID);\n", ""),
-    "a block counts itself in before it has written": (
-        "    sync_multipliers();\n    if (threadIdx.x == 0) red_add",
-        "    if (threadIdx.x == 0) red_add",
+    "attention does not wait": Break("        } while (missing);\n", "        } while (false);\n"),
+    "attention waits for values alone": Break("missing = missing || w[i] == EMPTY;", ";"),
+    "memory is emptied before all have read it": Break(
+        "            clear(packed, rows * QKV * 2);\n",
+        "            clear(packed, rows * QKV * 2);\n            clear(middle, rows * D * 2);\n",
     ),
-    "a launch takes the counts of the one before": ("st_cg_u32(pass.counters, work.launch);", ";"),
-    "weights are not waited for": ("    mbarrier_wait(&ring.full[ring.slot], ring.parity);\n", ""),
-    "units are given back too soon": ("    mbarrier_wait(&ring.empty[ring.slot], ring.parity ^ 1);\n", ""),
-    "sums are read before all are there": ("        MARK(3);\n        sync_multipliers();\n", ""),
-    "gains are those of another norm": ("pass.layers[number].post_norm", "pass.layers[number].input_norm"),
-    "squares are those of another norm": ("step == PACKED || step == DOWN ? ROWS", "step == PACKED ? ROWS"),
-    "the residual is forgotten": ("round_bf16(sum.x) + bf16_lo(kept)", "round_bf16(sum.x)"),
+    "memory is not emptied": Break("            clear(attended, rows * H * E * 2);\n", ""),
+    "squares are not emptied": Break("clear(last_squares, rows * (D / 8) * 4);", ";"),
+    "a launch empties its own output": Break(
+        "pass.out + (size_t)(NUM_LAYERS - launch % 2)", "pass.out + (size_t)(NUM_LAYERS - 1 + launch % 2)"
+    ),
+    "a block without columns reads": Break(
+        "        if (writes_residual && blockIdx.x >= D / 8) continue;\n", "", Case(WIDE, mixed(2, 15)), MANY_BLOCKS
+    ),
+    "a launch takes the place of the one before": Break("st_cg_u32(pass.launches, launch + 1);", ";"),
+    "weights are not waited for": Break("    mbarrier_wait(&ring.full[ring.slot], ring.parity);\n", ""),
+    "units are given back too soon": Break("    mbarrier_wait(&ring.empty[ring.slot], ring.parity ^ 1);\n", ""),
+    "sums are read before all are there": Break("        sync_multipliers();   // the partial sums are there\n", ""),
+    "gains are those of another norm": Break("pass.layers[number].post_norm", "pass.layers[number].input_norm"),
+    "squares are those of another norm": Break(
+        "step == OUTPUT ? middle_squares : out_squares", "step == OUTPUT ? out_squares : middle_squares"
+    ),
+    "the residual is forgotten": Break("round_bf16(sum.x) + bf16_lo(kept)", "round_bf16(sum.x)"),
 }
 
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_what_is_broken_is_noticed(name: str, tmp_path: Path) -> None:
     """A line of the source changed: one of a few orders must fail, so the tests above can."""
-    before, after = BREAKS[name]
+    one = BREAKS[name]
     text = cuda.SOURCE.read_text()
-    assert text.count(before) == 1, "the line is not there to be broken"
+    assert text.count(one.before) == 1, "the line is not there to be broken"
     shutil.copy(cuda.SOURCE.with_name("device.cuh"), tmp_path)
     source = tmp_path / cuda.SOURCE.name
-    source.write_text(text.replace(before, after))
+    source.write_text(text.replace(one.before, one.after))
     with pytest.raises((AssertionError, RuntimeError)):
-        check_some_orders(source)
+        check_some_orders(one.case, one.machine, source)
 
 
-def check_some_orders(source: Path) -> None:
+def test_what_is_sound_is_not() -> None:
+    """Red when the check of the test above fails whatever the source says."""
+    for one in {(one.case, one.machine) for one in BREAKS.values()}:
+        check_some_orders(*one, cuda.SOURCE)
+
+
+def check_some_orders(case: Case, machine: Machine, source: Path) -> None:
     """Two launches in each."""
-    given = cases.inputs(Case(TOY, mixed(3, 7)), "cpu", torch.bfloat16)
+    given = cases.inputs(case, "cpu", torch.bfloat16)
     for seed in range(4):
-        trial = Trial.on(replace(given, kv=given.kv.clone()), FEW_BLOCKS, seed, source)
+        trial = Trial.on(replace(given, kv=given.kv.clone()), machine, seed, source)
         trial.check()
-        trial.given.x[:] = given.x.flip(0)
+        trial.given.x[:] = trial.given.x.flip(0)
         trial.check()
 
 
@@ -303,7 +357,9 @@ def test_what_cannot_run_is_refused() -> None:
     assert "multiples of 256 terms" in refusal(H200, width=1000)
     assert "multiples of 8" in refusal(H200, vocabulary=2050)
     assert "hold 1 units" in refusal(Machine(blocks=132, shared_bytes=64 * 1024))
-    assert unsupported(shape_of(PREDICTOR), 1, torch.bfloat16, torch.device("cpu")) is not None
+    few = replace(shape_of(PREDICTOR), vocabulary=512)
+    assert Tiling.choose(few, 1, H200).blocks == 64, "blocks without a column of the head"
+    assert unsupported(shape_of(PREDICTOR), 1, 16, torch.bfloat16, torch.device("cpu")) is not None
 
 
 @pytest.mark.parametrize(
@@ -357,6 +413,25 @@ def test_a_pass_gives_the_formula_on_a_gpu(case: Case) -> None:
     trial.run()
     again = trial.logits, trial.hidden, given.kv[:, :, given.rows.kv_slots]
     assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rows", [8, 13, 16, 21, 32])
+@pytest.mark.parametrize("geometry", [PREDICTOR, TALKER], ids=lambda geometry: geometry.name)
+def test_many_launches_give_the_same_bits_on_a_gpu(geometry: Geometry, rows: int) -> None:
+    """Twenty, not waited for in between, on all multiprocessors and on fewer. Red when a result depends on which block,
+    warp or copy was faster, which is what a race looks like where the emulator's orders do not reach.
+    """
+    given = cases.inputs(Case(geometry, mixed(rows, geometry.max_positions - 1)), "cuda", torch.bfloat16)
+    logits = torch.empty((40, rows, geometry.vocabulary), dtype=torch.bfloat16, device="cuda")
+    hidden = torch.empty((40, rows, geometry.width), dtype=torch.bfloat16, device="cuda")
+    for part, reserved in enumerate((0, 16)):
+        made = DecoderPass(given.stack, given.kv, len(given.head), reserved=reserved)
+        for i in range(20 * part, 20 * part + 20):
+            made.run(given.x, given.head, given.rows, logits[i], hidden[i])
+    assert logits.isfinite().all()
+    assert (logits == logits[0]).all()
+    assert (hidden == hidden[0]).all()
 
 
 @pytest.mark.gpu

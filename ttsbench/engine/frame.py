@@ -23,25 +23,32 @@ from ttsbench.models.qwen3_tts.packed import PackedTalker
 class FrameStep:
     """Turns hidden states into reports, for up to `max_rows` rows at once."""
 
-    def __init__(self, packed: PackedTalker, state: SlotState, cache: PagedCache, max_rows: int) -> None:
+    def __init__(
+        self, packed: PackedTalker, state: SlotState, cache: PagedCache, max_rows: int, reserved: int = 0
+    ) -> None:
+        """The code predictor leaves `reserved` multiprocessors to what runs beside it, where it can."""
         self.packed = packed
         self.state = state
         self.inputs = cache.inputs
         device, books = packed.device, packed.num_codebooks
         self.positions = FrameCache(packed.predictor.config, max_rows, books, device, packed.dtype)
-        self.predictors = predictors(packed, self.positions, max_rows)
+        self.predictors = predictors(packed, self.positions, max_rows, reserved)
         self.codes = torch.zeros((max_rows, books), dtype=torch.int64, device=device)
         self.sound = torch.ones(max_rows, dtype=torch.bool, device=device)
         self.report = torch.zeros((max_rows, books + 2), dtype=torch.int64, device=device)
         """Codes, flags and slot of each row of the newest step: see `next_input`."""
 
-    def run(self, hidden: Tensor | Normed) -> None:
-        """One frame from `hidden` [R, D], the rows in the order of the control block's `frame_slots`."""
+    def run(self, hidden: Tensor | Normed, logits: Tensor | None = None) -> None:
+        """One frame from `hidden` [R, D], the rows in the order of the control block's `frame_slots`.
+
+        `logits` of codebook 0, if whatever gave the hidden states gave these too.
+        """
         count = len(hidden)
         control = self.state.control.device
         rows = Rows(control["frame_slots"][:count], control["frames"][:count], self.state.seeds)
         drawn = Drawn(self.codes[:count], self.sound[:count].fill_(True))
-        self._draw(hidden if isinstance(hidden, Normed) else Normed(hidden), prepared(rows, self.codes.shape[1]), drawn)
+        normed = hidden if isinstance(hidden, Normed) else Normed(hidden)
+        self._draw(normed, logits, prepared(rows, self.codes.shape[1]), drawn)
         frames = FrameRows(
             slots=rows.slots,
             frames=rows.frames,
@@ -61,13 +68,14 @@ class FrameStep:
         """The one that runs frames of so many rows."""
         return next(one for one in self.predictors if rows <= one.max_rows)
 
-    def _draw(self, hidden: Normed, rows: Rows, drawn: Drawn) -> None:
+    def _draw(self, hidden: Normed, logits: Tensor | None, rows: Rows, drawn: Drawn) -> None:
         """Codes of all codebooks."""
         packed, state, count = self.packed, self.state, len(hidden)
         predictor = self.predictor(count)
         pairs = predictor.inputs(count)
         packed.project(hidden, pairs[:, 0])
-        logits = linear(hidden, packed.head)
+        if logits is None:
+            logits = linear(hidden, packed.head)
         draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
         x = torch.empty_like(pairs[:, 1])
         last = len(packed.lm_heads)

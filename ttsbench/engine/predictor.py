@@ -36,14 +36,18 @@ class Predictor(Protocol):
         ...
 
 
-def predictors(packed: PackedTalker, cache: FrameCache, max_rows: int) -> Sequence[Predictor]:
-    """All that can run here, the fastest first, up to the rows that each is for; the last takes `max_rows`."""
+def predictors(packed: PackedTalker, cache: FrameCache, max_rows: int, reserved: int = 0) -> Sequence[Predictor]:
+    """All that can run here, the fastest first, up to the rows that each is for; the last takes `max_rows`.
+
+    Passes leave `reserved` multiprocessors to what runs beside them.
+    """
     layered = LayeredPredictor(packed, cache, max_rows)
     rows = min(MAX_ROWS, max_rows)
     shape = Shape.of(packed.predictor.stack, packed.codebook_size)
-    if unsupported(shape, rows, packed.dtype, packed.device) is not None:
+    block_size = len(cache.positions)
+    if unsupported(shape, rows, block_size, packed.dtype, packed.device, reserved) is not None:
         return [layered]
-    made = DecoderPass(packed.predictor.stack, cache.kv.flatten(2, 3), packed.codebook_size)
+    made = DecoderPass(packed.predictor.stack, cache.kv.flatten(2, 3), packed.codebook_size, reserved=reserved)
     return [PassPredictor(packed, cache, made, rows), layered]
 
 

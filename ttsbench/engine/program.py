@@ -5,12 +5,14 @@
     codec       report -> PCM, packed with the report for one copy to the host
 
 Which rows take part is in the control block. Nothing here asks the device a question, so each function can be captured
-in a graph; eager and captured steps are these same functions. Sizes: N packed rows, R rows that yield a frame.
+in a graph; eager and captured steps are these same functions. Talker and frame may be passes (`kernels/decoder_pass`),
+of which a device holds one at a time: they run on one stream. Sizes: N packed rows, R rows that yield a frame.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ttsbench.engine.attention import KernelAttention, TorchAttention
 from ttsbench.engine.control import Control
@@ -18,6 +20,7 @@ from ttsbench.engine.frame import FrameStep
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState
+from ttsbench.engine.talker import talker_pass
 from ttsbench.kernels.attention import KVRows
 from ttsbench.kernels.fused_linear import Normed
 from ttsbench.models.qwen3_tts.codec_frame import FrameCodec
@@ -40,12 +43,15 @@ class StepProgram:
         state: SlotState,
         max_rows: int,
         max_frames: int,
+        reserved: int = 0,
     ) -> None:
+        """Where a step is few large launches, these leave `reserved` multiprocessors to what runs beside it."""
         device, books, hop = packed.device, packed.num_codebooks, codec.decoder.hop
         self.packed = packed
         self.cache = cache
         self.control = control
-        self.frame = FrameStep(packed, state, cache, max_frames)
+        self.frame = FrameStep(packed, state, cache, max_frames, reserved)
+        self.talker_pass = talker_pass(packed, cache, max_frames, reserved)
         self.hidden = torch.zeros((max_rows, packed.talker.config.hidden_size), device=device, dtype=packed.dtype)
         self.codec_input = torch.zeros((max_frames, books + 2), dtype=torch.int64, device=device)
         self.packed_output = torch.zeros((max_frames, hop + books + 1), device=device)
@@ -60,7 +66,13 @@ class StepProgram:
 
     def decode(self, rows: int, plan: StepPlan | None = None) -> None:
         """A step of decode rows alone: each slot has one row, and each row yields a frame."""
-        self.frame.run(self.talker(rows, plan, query_len=1))
+        self.frame.run(*self.decode_talker(rows, plan))
+
+    def decode_talker(self, rows: int, plan: StepPlan | None = None) -> tuple[Tensor | Normed, Tensor | None]:
+        """Hidden states of decode rows, and logits of codebook 0 where these come with them: see `FrameStep.run`."""
+        if self.talker_pass is not None and rows <= self.talker_pass.max_rows:
+            return self.talker_pass.run(self._where(rows))
+        return self.talker(rows, plan, query_len=1), None
 
     def mixed(self, rows: int, plan: StepPlan | None = None) -> None:
         """Talker over decode rows and prompt chunks; up to all rows may be of one slot."""
@@ -87,14 +99,13 @@ class StepProgram:
         words[:, books] = report[:, books] + FINITE_PCM * pcm.isfinite().all(dim=1)
 
     def _attend(self, rows: int, plan: StepPlan | None, query_len: int) -> Attend:
-        control = self.control.device
-        where = KVRows(
-            control["slots"][:rows],
-            control["positions"][:rows],
-            control["kv_slots"][:rows],
-            control["tables"],
-            self.cache.block_size,
-        )
+        where = self._where(rows)
         if plan is None or self.packed.device.type != "cpu":
             return KernelAttention(self.cache, where, query_len)
         return TorchAttention(self.cache, plan, where, self.packed.talker)
+
+    def _where(self, rows: int) -> KVRows:
+        """Where the first `rows` packed rows stand."""
+        control = self.control.device
+        slots, positions, kv_slots = (control[name][:rows] for name in ("slots", "positions", "kv_slots"))
+        return KVRows(slots, positions, kv_slots, control["tables"], self.cache.block_size)

@@ -10,15 +10,18 @@
 //     eight warps multiply.
 //
 // A product [R, K] x [N, K]^T is cut by columns over blocks, 8 at a time, and by terms over the warps of a block, whose
-// partial sums meet in shared memory, always in the same order: results do not depend on who was faster. Above 16 rows the
-// warps are divided into groups of rows as well. All products are one loop: instructions are read once a layer, and what
-// does not fit into the instruction cache comes at the pace of L2.
+// partial sums meet in shared memory, always in the same order: results do not depend on who was faster. Each warp multiplies
+// all rows: what it has read of a unit serves all of them. All products are one loop: instructions are read once a layer, and
+// what does not fit into the instruction cache comes at the pace of L2.
 //
 // Norms. Whoever writes a residual writes it times the next norm's gains, and its sum of squares per 8 columns; the product
 // after it scales its sums by 1 / rms of the row.
 //
-// Hand-over. A block writes, then counts itself in; the next phase waits for the count. Counters never go back: a launch
-// waits for its own number times the writers. Activations travel through L2, past L1, which is not coherent.
+// Hand-over. A word of activations that is not there yet is EMPTY, two bfloat16 NaN (as a float, one) that no operation
+// yields: nothing but the data travels. A counter would be slower, as a fence waits for the copies of weights under way too.
+// Every place is written once in a launch, and emptied again as soon as what has arrived proves that every reader is done
+// with it. A block that has nothing to write in a phase must not read in it either: nobody would know when it is done.
+// Activations travel through L2, past L1, which is not coherent.
 //
 // Shapes: R rows, D width, F inner width, H query heads, KH key-value heads, E head width, V codes, L layers.
 #include "device.cuh"
@@ -31,11 +34,11 @@ constexpr int WARPS = 8;                      // that multiply
 constexpr int THREADS = 32 * WARPS;
 constexpr int D = HIDDEN, F = INNER, H = NUM_HEADS, KH = NUM_KV_HEADS, E = HEAD_DIM, V = VOCABULARY;
 constexpr int GROUP = H / KH, QKV = (H + 2 * KH) * E;
-constexpr int HALVES = ROW_HALVES;            // stretches of eight rows that a warp multiplies: 1 or 2
-constexpr int SPLIT = WARPS / ROW_GROUPS;     // warps that share the terms of the same rows
-constexpr int ROWS = 8 * HALVES * ROW_GROUPS; // at most
+constexpr int HALVES = ROW_HALVES;            // stretches of eight rows: 1, 2 or 4
+constexpr int ROWS = 8 * HALVES;              // at most
+constexpr int TALL = (HALVES + 1) / 2;        // tensor cores take sixteen rows at a time, two halves
 constexpr int UNIT = UNIT_TERMS;              // a unit of weights: 8 columns by so many terms
-constexpr int BLOCKS = UNIT / 32 / SPLIT;     // of 32 terms, that a warp takes of a unit
+constexpr int BLOCKS = UNIT / 32 / WARPS;     // of 32 terms, that a warp takes of a unit
 constexpr int PITCH = UNIT * 2 + 64;          // bytes between columns: eight lanes then read from eight different banks
 constexpr int UNIT_BYTES = 8 * PITCH;
 constexpr int TILES_QKV = (QKV / 8 + GRID - 1) / GRID, TILES_D = (D / 8 + GRID - 1) / GRID;
@@ -43,9 +46,10 @@ constexpr int PAIRS = (F / 8 + GRID - 1) / GRID, TILES_V = (V / 8 + GRID - 1) / 
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr int MOST_TILES = larger(larger(TILES_QKV, 2 * PAIRS), larger(TILES_D, TILES_V));
 
-static_assert(ROWS <= 16 || HALVES == 2, "a tensor core takes sixteen rows");
+static_assert(HALVES == 1 || HALVES % 2 == 0, "what is beyond the rows must be a half that is not there at all");
 static_assert(D % UNIT == 0 && H * E % UNIT == 0 && F % UNIT == 0, "products are cut into whole units");
-static_assert(UNIT % (32 * SPLIT) == 0 && PITCH / 16 % 8 == 4, "lanes");
+static_assert(UNIT % (32 * WARPS) == 0 && PITCH / 16 % 8 == 4, "lanes");
+static_assert(QKV / 8 >= GRID && F / 8 >= GRID && V / 8 >= GRID, "every block empties places, so every block must have read");
 static_assert(E == 128 && GROUP == 2, "attention: a lane holds four dims of a head, pairs of lanes share a position");
 static_assert(MOST_TILES * 512 >= GROUP * (E + 4) * 4, "attention meets where partial sums do");
 
@@ -67,27 +71,18 @@ struct Pass {
     const long long* positions;
     const long long* kv_slots;
     const int* tables;
-    bf16* packed;              // [ROWS, QKV]
-    bf16* attended;            // [ROWS, H * E]
-    bf16* middle;              // [ROWS, D] times the gains of the norm after it, like `out`
-    bf16* inner;               // [ROWS, F]
-    bf16* out;                 // [ROWS, D]
-    float* squares;            // [2, ROWS, D / 8]
-    unsigned* counters;        // launches so far, then one for each phase of each layer
-#ifdef TRACE
-    long long* trace;
-#endif
+    bf16* packed;              // [L, ROWS, QKV], EMPTY, as the next six
+    bf16* attended;            // [L, ROWS, H * E]
+    bf16* middle;              // [L, ROWS, D] times the gains of the norm after it, like `out`
+    bf16* inner;               // [L, ROWS, F]
+    bf16* out;                 // [L + 1, ROWS, D]: the last layer's lies in one of two places by turns
+    float* middle_squares;     // [L, ROWS, D / 8]
+    float* out_squares;        // [L + 1, ROWS, D / 8]
+    unsigned* launches;        // so far
     long long cache_positions; // of one layer's keys
     int rows, table_stride, block_size;
     float eps;
 };
-
-#ifdef TRACE
-__shared__ int trace_at;
-#define MARK(id) do { if (threadIdx.x == 0) { pass.trace[blockIdx.x * 4096 + trace_at] = (clock64() << 4) | (id); ++trace_at; } } while (0)
-#else
-#define MARK(id) do {} while (0)
-#endif
 
 DEV int tiles_of_block(int tiles) { return blockIdx.x < tiles ? (tiles - 1 - (int)blockIdx.x) / GRID + 1 : 0; }
 
@@ -152,7 +147,7 @@ DEV void send_all(const Pass& pass, Ring& ring) {
 DEV void take_unit(uint4 (&w)[BLOCKS], Ring& ring) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     mbarrier_wait(&ring.full[ring.slot], ring.parity);
-    const unsigned char* at = ring.units + ring.slot * UNIT_BYTES + lane / 4 * PITCH + (warp % SPLIT * BLOCKS * 32 + lane % 4 * 8) * 2;
+    const unsigned char* at = ring.units + ring.slot * UNIT_BYTES + lane / 4 * PITCH + (warp * BLOCKS * 32 + lane % 4 * 8) * 2;
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) w[i] = *(const uint4*)(at + i * 64);
     __syncwarp();
@@ -162,25 +157,22 @@ DEV void take_unit(uint4 (&w)[BLOCKS], Ring& ring) {
 
 // ---- hand-over -----------------------------------------------------------------------------------------------------
 
-// All that the block has written is there for whoever sees the count.
-DEV void announce(unsigned* counter) {
-    sync_multipliers();
-    if (threadIdx.x == 0) red_add_release(counter, 1);
-}
+constexpr unsigned EMPTY = 0xffffffffu;
 
-DEV void await(const unsigned* counter, unsigned target) {
-    if (threadIdx.x == 0) {
-        while ((int)(ld_relaxed_u32(counter) - target) < 0) {}
-        fence_acq_rel();
-    }
-    sync_multipliers();
+DEV bool is_empty(uint4 v) { return v.x == EMPTY || v.y == EMPTY || v.z == EMPTY || v.w == EMPTY; }
+
+// By all multiplying threads of all blocks.
+DEV void clear(void* at, int bytes) {
+#pragma unroll 1
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < bytes / 16; i += GRID * THREADS)
+        st_cg_v4((unsigned char*)at + (size_t)i * 16, make_uint4(EMPTY, EMPTY, EMPTY, EMPTY));
 }
 
 // ---- products ------------------------------------------------------------------------------------------------------
 
-DEV int first_row() { return threadIdx.x / 32 / SPLIT * 8 * HALVES + threadIdx.x % 32 / 4; }
+DEV int first_row() { return threadIdx.x % 32 / 4; }
 
-DEV int first_term() { return threadIdx.x / 32 % SPLIT * BLOCKS * 32 + threadIdx.x % 4 * 8; }
+DEV int first_term() { return threadIdx.x / 32 * BLOCKS * 32 + threadIdx.x % 4 * 8; }
 
 // The lane's terms of one unit of its rows of x [R, K].
 DEV void load_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit, int rows) {
@@ -189,8 +181,25 @@ DEV void load_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit, i
         const int row = first_row() + 8 * h;
         const bf16* at = x + (size_t)row * K + unit * UNIT + first_term();
 #pragma unroll
-        for (int i = 0; i < BLOCKS; ++i) a[h][i] = row < rows ? ld_cg_v4(at + i * 32) : make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < BLOCKS; ++i) a[h][i] = row < rows ? ld_relaxed_v4(at + i * 32) : make_uint4(0, 0, 0, 0);
     }
+}
+
+// Ask again for what was not there.
+DEV void await_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit) {
+    bool missing = true;
+    while (missing) {
+        missing = false;
+#pragma unroll
+        for (int h = 0; h < HALVES; ++h)
+#pragma unroll
+            for (int i = 0; i < BLOCKS; ++i)
+                if (is_empty(a[h][i])) {
+                    a[h][i] = ld_relaxed_v4(x + (size_t)(first_row() + 8 * h) * K + unit * UNIT + first_term() + i * 32);
+                    missing = true;
+                }
+    }
+    __syncwarp();
 }
 
 DEV unsigned times(unsigned v, unsigned gain) { return pack_bf16(bf16_lo(v) * bf16_lo(gain), bf16_hi(v) * bf16_hi(gain)); }
@@ -205,15 +214,15 @@ DEV void apply_gains(uint4 (&a)[HALVES][BLOCKS], const bf16* gains, int unit) {
     }
 }
 
-// Several chains of dependent products instead of one: a tensor core takes some 33 cycles for each link.
-DEV float4 multiply(const uint4 (&a)[HALVES][BLOCKS], const uint4 (&w)[BLOCKS]) {
+// Of two halves. Several chains of dependent products instead of one: a tensor core takes some 33 cycles for each link.
+DEV float4 multiply(const uint4 (&low)[BLOCKS], const uint4 (&high)[BLOCKS], const uint4 (&w)[BLOCKS]) {
     constexpr int CHAINS = BLOCKS < 4 ? BLOCKS : 4;
     float sums[CHAINS][4] = {};
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
-        const uint4 low = a[0][i], high = HALVES > 1 ? a[HALVES - 1][i] : make_uint4(0, 0, 0, 0);
-        mma_bf16(sums[i % CHAINS], low.x, high.x, low.y, high.y, w[i].x, w[i].y);
-        mma_bf16(sums[i % CHAINS], low.z, high.z, low.w, high.w, w[i].z, w[i].w);
+        const uint4 above = low[i], below = HALVES > 1 ? high[i] : make_uint4(0, 0, 0, 0);
+        mma_bf16(sums[i % CHAINS], above.x, below.x, above.y, below.y, w[i].x, w[i].y);
+        mma_bf16(sums[i % CHAINS], above.z, below.z, above.w, below.w, w[i].z, w[i].w);
     }
 #pragma unroll
     for (int i = 1; i < CHAINS; ++i)
@@ -224,9 +233,7 @@ DEV float4 multiply(const uint4 (&a)[HALVES][BLOCKS], const uint4 (&w)[BLOCKS]) 
 
 struct Work {
     Ring ring;
-    unsigned* counter;   // of the next phase
-    unsigned launch;     // this one's number, from 1
-    float4* parts;       // [WARPS, MOST_TILES, 32] partial sums
+    float4* parts;       // [WARPS, MOST_TILES, TALL, 32] partial sums
     float* scales;       // [ROWS] 1 / rms
     unsigned* kept;      // the residual stream of this block's columns
     float* queries;      // [WARPS, GROUP, E]
@@ -236,7 +243,7 @@ struct Work {
 // not have them yet.
 DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, const bf16* gains) {
     uint4 a[HALVES][BLOCKS], next[HALVES][BLOCKS], w[BLOCKS];
-    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * 32 + threadIdx.x % 32;
+    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * TALL * 32 + threadIdx.x % 32;
     load_rows(next, x, K, 0, rows);
 #pragma unroll 1
     for (int unit = 0; unit < K / UNIT; ++unit) {
@@ -245,16 +252,18 @@ DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, c
 #pragma unroll
             for (int i = 0; i < BLOCKS; ++i) a[h][i] = next[h][i];
         if ((unit + 1) * UNIT < K) load_rows(next, x, K, unit + 1, rows);
-        if (gains != nullptr) apply_gains(a, gains, unit);
+        if (gains != nullptr) apply_gains(a, gains, unit);   // then x was there before the launch
+        else await_rows(a, x, K, unit);
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             take_unit(w, work.ring);
-            float4 sum = multiply(a, w);
-            if (unit > 0) {
-                const float4 before = parts[tile * 32];
-                sum = make_float4(sum.x + before.x, sum.y + before.y, sum.z + before.z, sum.w + before.w);
+#pragma unroll
+            for (int t = 0; t < TALL; ++t) {
+                float4& part = parts[(tile * TALL + t) * 32];
+                float4 sum = multiply(a[2 * t], a[HALVES > 1 ? 2 * t + 1 : 0], w);
+                if (unit > 0) sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+                part = sum;
             }
-            parts[tile * 32] = sum;
         }
     }
 }
@@ -267,7 +276,9 @@ DEV void find_scales(const Pass& pass, Work& work, const float* squares, const b
         float sum = 0.f;
         if (x == nullptr) {
             for (int i = lane * 4; i < D / 8; i += 128) {
-                const uint4 v = ld_cg_v4(squares + row * (D / 8) + i);
+                uint4 v;
+                do v = ld_relaxed_v4(squares + row * (D / 8) + i);
+                while (is_empty(v));
                 sum += __uint_as_float(v.x) + __uint_as_float(v.y) + __uint_as_float(v.z) + __uint_as_float(v.w);
             }
         } else
@@ -275,6 +286,7 @@ DEV void find_scales(const Pass& pass, Work& work, const float* squares, const b
                 const unsigned v = ld_cg_u32(x + (size_t)row * D + i);
                 sum += bf16_lo(v) * bf16_lo(v) + bf16_hi(v) * bf16_hi(v);
             }
+        __syncwarp();
         sum = warp_sum(sum);
         if (lane == 0) work.scales[row] = rsqrtf(sum / D + pass.eps);
     }
@@ -282,13 +294,13 @@ DEV void find_scales(const Pass& pass, Work& work, const float* squares, const b
 
 // Two neighbouring columns of one row, which this thread writes.
 struct Place {
-    int tile, row, column, half, group, lane;
+    int tile, row, column, half, lane;
 
     DEV float2 total(const Work& work, int tile) const {
         float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
-        for (int w = 0; w < SPLIT; ++w) {
-            const float2 part = ((const float2*)(work.parts + ((group * SPLIT + w) * MOST_TILES + tile) * 32 + lane))[half];
+        for (int w = 0; w < WARPS; ++w) {
+            const float2 part = ((const float2*)(work.parts + ((w * MOST_TILES + tile) * TALL + half / 2) * 32 + lane))[half % 2];
             sum.x += part.x;
             sum.y += part.y;
         }
@@ -301,8 +313,8 @@ template <class Write>
 DEV void each_place(int tiles, Write write) {
 #pragma unroll 1
     for (int i = threadIdx.x; i < tiles * ROWS * 4; i += THREADS) {
-        const int lane = i % 32, stretch = i / 32 % (ROWS / 8);
-        write(Place{i / (ROWS * 4), stretch * 8 + lane / 4, lane % 4 * 2, stretch % HALVES, stretch / HALVES, lane});
+        const int lane = i % 32, half = i / 32 % HALVES;
+        write(Place{i / (ROWS * 4), half * 8 + lane / 4, lane % 4 * 2, half, lane});
     }
 }
 
@@ -319,12 +331,12 @@ DEV void write_scaled(const Pass& pass, const Work& work, int tiles, bf16* out, 
 DEV float silu(float x) { return x / (1.f + expf(-x)); }
 
 // inner [R, F] from gate and up tiles side by side.
-DEV void write_gated(const Pass& pass, const Work& work, int pairs) {
+DEV void write_gated(const Pass& pass, const Work& work, int pairs, bf16* inner) {
     each_place(pairs, [&](const Place& place) {
         if (place.row >= pass.rows) return;
         const float scale = work.scales[place.row];
         const float2 gate = place.total(work, 2 * place.tile), up = place.total(work, 2 * place.tile + 1);
-        st_cg_u32(pass.inner + (size_t)place.row * F + (blockIdx.x + place.tile * GRID) * 8 + place.column,
+        st_cg_u32(inner + (size_t)place.row * F + (blockIdx.x + place.tile * GRID) * 8 + place.column,
                   pack_bf16(silu(round_bf16(gate.x * scale)) * round_bf16(up.x * scale), silu(round_bf16(gate.y * scale)) * round_bf16(up.y * scale)));
     });
 }
@@ -335,7 +347,7 @@ DEV void write_residual(const Pass& pass, const Work& work, int tiles, const bf1
         const int column = (blockIdx.x + place.tile * GRID) * 8 + place.column;
         const unsigned gain = ld_cg_u32(gains + column);
         const float2 sum = place.total(work, place.tile);
-        unsigned& kept = work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane];
+        unsigned& kept = work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane];
         const unsigned now = pack_bf16(round_bf16(sum.x) + bf16_lo(kept), round_bf16(sum.y) + bf16_hi(kept));
         kept = now;
         float square = bf16_lo(now) * bf16_lo(now) + bf16_hi(now) * bf16_hi(now);
@@ -420,11 +432,23 @@ struct Own {
     Head q[2], k;
     uint2 v;
 
-    DEV static Own load(const bf16* packed, int head) {
+    DEV static Own await(const bf16* packed, int head) {
         const int lane = threadIdx.x % 32;
         const bf16 *q = packed + head * GROUP * E + 2 * lane, *k = packed + (H + head) * E + 2 * lane;
-        return {{unpacked(ld_cg_u32(q), ld_cg_u32(q + E / 2)), unpacked(ld_cg_u32(q + E), ld_cg_u32(q + E + E / 2))},
-                unpacked(ld_cg_u32(k), ld_cg_u32(k + E / 2)), ld_cg_v2(packed + (H + KH + head) * E + 4 * lane)};
+        unsigned w[6];
+        uint2 v;
+        bool missing;
+        do {
+            w[0] = ld_relaxed_u32(q), w[1] = ld_relaxed_u32(q + E / 2);
+            w[2] = ld_relaxed_u32(q + E), w[3] = ld_relaxed_u32(q + E + E / 2);
+            w[4] = ld_relaxed_u32(k), w[5] = ld_relaxed_u32(k + E / 2);
+            v = ld_relaxed_v2(packed + (H + KH + head) * E + 4 * lane);
+            missing = v.x == EMPTY || v.y == EMPTY;
+#pragma unroll
+            for (int i = 0; i < 6; ++i) missing = missing || w[i] == EMPTY;
+        } while (missing);
+        __syncwarp();
+        return {{unpacked(w[0], w[1]), unpacked(w[2], w[3])}, unpacked(w[4], w[5]), v};
     }
 
     DEV void turn(const HeadGains& by, const Stand& at, float eps) {
@@ -575,7 +599,7 @@ DEV void meet(Work& work, const Softmax& softmax, bf16* out) {
 }
 
 // One warp, or all of a block's, for the queries of a row and key-value head. A warp takes sixteen positions in turn.
-DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, const Stand& stand) {
+DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, const Stand& stand, const bf16* packed, bf16* attended) {
     const int warp = threadIdx.x / 32, turn = WARP_ATTENDS ? 0 : warp, step = WARP_ATTENDS ? 16 : 16 * WARPS;
     const int first_item = WARP_ATTENDS ? blockIdx.x + GRID * warp : blockIdx.x, items = pass.rows * KH;
     const size_t stride = KH * E;
@@ -588,10 +612,9 @@ DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, co
         gains = HeadGains::of(layer, at.head);
         chunk.load(keys + at.first * stride, values + at.first * stride, at.now - turn * 16);
     }
-    if (blockIdx.x < items) await(work.counter - 1, work.launch * GRID);
 #pragma unroll 1
     for (int item = first_item; item < items;) {
-        Own own = Own::load(pass.packed + (size_t)at.row * QKV, at.head);
+        Own own = Own::await(packed + (size_t)at.row * QKV, at.head);
         own.turn(gains, at, pass.eps);
         float* queries = work.queries + warp * GROUP * E;
         write_queries(queries, own);
@@ -608,7 +631,7 @@ DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, co
             const long long place = at.place(pass, first + step);
             chunk.load(keys + place * stride, values + place * stride, at.now - first - step);
         }
-        meet(work, softmax, pass.attended + (size_t)at.row * H * E + at.head * GROUP * E);
+        meet(work, softmax, attended + (size_t)at.row * H * E + at.head * GROUP * E);
         item += WARP_ATTENDS ? GRID * WARPS : GRID;
         if (item >= items) break;
         keys -= at.head * E, values -= at.head * E;
@@ -624,7 +647,7 @@ DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, co
 DEV void keep_residual(const Pass& pass, Work& work) {
     each_place(tiles_of_block(D / 8), [&](const Place& place) {
         if (place.row < pass.rows)
-            work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane] =
+            work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane] =
                 ld_cg_u32(pass.x + (size_t)place.row * D + (blockIdx.x + place.tile * GRID) * 8 + place.column);
     });
 }
@@ -633,7 +656,7 @@ DEV void write_hidden(const Pass& pass, Work& work) {
     each_place(tiles_of_block(D / 8), [&](const Place& place) {
         if (place.row >= pass.rows) return;
         const int column = (blockIdx.x + place.tile * GRID) * 8 + place.column;
-        const unsigned v = work.kept[(place.row / 8 * TILES_D + place.tile) * 32 + place.lane];
+        const unsigned v = work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane];
         const float scale = work.scales[place.row];
         st_cg_u32(pass.hidden + (size_t)place.row * D + column, times(pack_bf16(bf16_lo(v) * scale, bf16_hi(v) * scale), ld_cg_u32(pass.final_norm + column)));
     });
@@ -643,66 +666,72 @@ DEV void write_hidden(const Pass& pass, Work& work) {
 enum Step { PACKED, OUTPUT, GATED, DOWN };
 
 DEV void run_layers(const Pass& pass, Work& work) {
-    constexpr int WRITERS = D / 8 < GRID ? D / 8 : GRID;   // of a residual
     gdc_wait();
-    work.launch = ld_cg_u32(pass.counters) + 1;
+    const unsigned launch = ld_cg_u32(pass.launches);
+    const int rows = pass.rows, item = WARP_ATTENDS ? blockIdx.x + GRID * (threadIdx.x / 32) : blockIdx.x;
     Stand stand{};
-    const int item = WARP_ATTENDS ? blockIdx.x + GRID * (threadIdx.x / 32) : blockIdx.x;
-    if (item < pass.rows * KH) stand = Stand::of(pass, item);
+    if (item < rows * KH) stand = Stand::of(pass, item);
     keep_residual(pass, work);
 #pragma unroll 1
     for (int turn = 0; turn <= 4 * NUM_LAYERS; ++turn) {
         const int number = turn / 4, step = turn % 4;
         const bool head = number == NUM_LAYERS, writes_residual = step % 2;
+        bf16* const packed = pass.packed + (size_t)number * ROWS * QKV;
+        bf16* const attended = pass.attended + (size_t)number * ROWS * H * E;
         if (step == OUTPUT) {
-            MARK(1);
-            attend(pass, work, pass.layers[number], number, stand);
-            MARK(4);
-            announce(work.counter++);   // whoever had nothing to do as well: the count must not depend on the rows
+            attend(pass, work, pass.layers[number], number, stand, packed, attended);
         }
-        MARK(1);
-        if (writes_residual && blockIdx.x >= WRITERS) {
-            ++work.counter;
-            continue;
-        }
-        if (turn > 0) await(work.counter - 1, work.launch * (writes_residual ? GRID : WRITERS));
+        if (writes_residual && blockIdx.x >= D / 8) continue;
         if (head) gdc_launch_dependents();
-        MARK(2);
-        float* const squares = pass.squares + (step == PACKED || step == DOWN ? ROWS * (D / 8) : 0);
-        const bf16* x = step == OUTPUT ? pass.attended : step == GATED ? pass.middle : step == DOWN ? pass.inner : turn > 0 ? pass.out : pass.x;
+        // Where this layer's output lies, and the layer's before it.
+        const int place = number == NUM_LAYERS - 1 ? NUM_LAYERS - 1 + launch % 2 : number, before = head ? NUM_LAYERS - 1 + launch % 2 : number - 1;
+        bf16* const middle = pass.middle + (size_t)number * ROWS * D;
+        bf16* const inner = pass.inner + (size_t)number * ROWS * F;
+        bf16 *const out = pass.out + (size_t)place * ROWS * D, *const last_out = pass.out + (size_t)before * ROWS * D;
+        float* const middle_squares = pass.middle_squares + (size_t)number * ROWS * (D / 8);
+        float *const out_squares = pass.out_squares + (size_t)place * ROWS * (D / 8), *const last_squares = pass.out_squares + (size_t)before * ROWS * (D / 8);
+
+        const bf16* x = step == OUTPUT ? attended : step == GATED ? middle : step == DOWN ? inner : turn > 0 ? last_out : pass.x;
         const int K = step == OUTPUT ? H * E : step == DOWN ? F : D;
         const int tiles = tiles_of_block((head ? V : step == PACKED ? QKV : step == GATED ? F : D) / 8);
-        if (!writes_residual) find_scales(pass, work, squares, turn > 0 ? nullptr : x);
-        multiply_tiles(work, x, K, pass.rows, step == GATED ? 2 * tiles : tiles, turn > 0 ? nullptr : pass.layers[0].input_norm);
-        MARK(3);
-        sync_multipliers();
-        if (step == PACKED)
-            write_scaled(pass, work, tiles, head ? pass.logits : pass.packed, head ? V : QKV);
-        else if (step == GATED)
-            write_gated(pass, work, tiles);
-        else
+        if (!writes_residual) find_scales(pass, work, step == GATED ? middle_squares : last_squares, turn > 0 ? nullptr : x);
+        multiply_tiles(work, x, K, rows, step == GATED ? 2 * tiles : tiles, turn > 0 ? nullptr : pass.layers[0].input_norm);
+        sync_multipliers();   // the partial sums are there
+        if (step == PACKED) {
+            write_scaled(pass, work, tiles, head ? pass.logits : packed, head ? V : QKV);
+            if (number > 0) {   // all of the last layer's output has arrived, so everybody has read what it was made from
+                clear(middle - (size_t)ROWS * D, rows * D * 2);
+                clear(middle_squares - (size_t)ROWS * (D / 8), rows * (D / 8) * 4);
+                clear(inner - (size_t)ROWS * F, rows * F * 2);
+            } else {            // of the launch before
+                clear(pass.out + (size_t)(NUM_LAYERS - launch % 2) * ROWS * D, ROWS * D * 2);
+                clear(pass.out_squares + (size_t)(NUM_LAYERS - launch % 2) * ROWS * (D / 8), ROWS * (D / 8) * 4);
+            }
+        } else if (step == GATED) {
+            write_gated(pass, work, tiles, inner);
+            clear(packed, rows * QKV * 2);
+            clear(attended, rows * H * E * 2);
+            if (number > 0) {
+                clear(last_out, rows * D * 2);
+                clear(last_squares, rows * (D / 8) * 4);
+            }
+        } else
             write_residual(pass, work, tiles,
                            step == OUTPUT ? pass.layers[number].post_norm : number + 1 < NUM_LAYERS ? pass.layers[number + 1].input_norm : pass.final_norm,
-                           step == OUTPUT ? pass.middle : pass.out, squares);
-        MARK(4);
-        if (!head) announce(work.counter++);
+                           step == OUTPUT ? middle : out, step == OUTPUT ? middle_squares : out_squares);
+        sync_multipliers();   // the partial sums have been read
     }
     if (pass.hidden != nullptr) write_hidden(pass, work);
-    if (blockIdx.x == 0 && threadIdx.x == 0) st_cg_u32(pass.counters, work.launch);   // every block has read it long ago
+    if (blockIdx.x == 0 && threadIdx.x == 0) st_cg_u32(pass.launches, launch + 1);   // every block has read it long ago
 }
-
-constexpr int PARTS_BYTES = WARPS * MOST_TILES * 32 * 16;
 
 extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) decoder_pass(const __grid_constant__ Pass pass) {
     extern __shared__ __align__(16) unsigned char dynamic[];   // units, parts
     __shared__ __align__(16) float queries[WARPS * GROUP * E];
     __shared__ float scales[ROWS];
-    __shared__ unsigned kept[ROWS / 8 * TILES_D * 32];
+    __shared__ unsigned kept[HALVES * TILES_D * 32];
     __shared__ mbarrier full[SLOTS], empty[SLOTS];
     if (threadIdx.x == 0) {
-#ifdef TRACE
-        trace_at = 0;
-#endif
         for (int i = 0; i < SLOTS; ++i) {
             mbarrier_init(&full[i], 1);
             mbarrier_init(&empty[i], WARPS);
@@ -710,7 +739,7 @@ extern "C" __global__ void __launch_bounds__(THREADS + 128, 1) decoder_pass(cons
         mbarrier_init_fence();
     }
     __syncthreads();
-    Work work{Ring{dynamic, full, empty, 0, 0}, pass.counters + 1, 0, (float4*)(dynamic + SLOTS * UNIT_BYTES), scales, kept, queries};
+    Work work{Ring{dynamic, full, empty, 0, 0}, (float4*)(dynamic + SLOTS * UNIT_BYTES), scales, kept, queries};
     // Registers go from the warps that copy, of which one has work, to those that multiply; four warps change together.
     if (threadIdx.x >= THREADS) {
         give_registers<40>();

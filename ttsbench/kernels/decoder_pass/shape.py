@@ -17,10 +17,14 @@ MAX_ROWS = 32
 
 UNITS = (1024, 512, 256)
 """Terms of a unit of weights, the larger the better: fewer waits for the same bytes."""
+HALVES = 1, 2, 4
+"""Stretches of eight rows of a launch: a kernel for each."""
 WARPS, THREADS = 8, 384
 """Warps that multiply, and threads of a block: four warps more, one of which copies."""
 WARP_POSITIONS = 16
 """Up to so many positions, one warp attends for a row and head, else a block does."""
+CHUNK = 16
+"""Positions that a warp takes at a time, which lie side by side in the cache."""
 MIN_SLOTS = 2
 """Units that a block must hold to have one on its way while it uses another."""
 
@@ -75,11 +79,14 @@ class Machine:
     """Shared memory of a block, static and dynamic."""
 
     @classmethod
-    def of(cls, device: torch.device) -> Machine:
-        """All of a GPU."""
+    def of(cls, device: torch.device, reserved: int = 0) -> Machine:
+        """All of a GPU but `reserved` multiprocessors. Raises ValueError when it has no more than those."""
         count, shared = cuda_driver.MULTIPROCESSORS, cuda_driver.SHARED_BYTES_OF_A_BLOCK
         number = torch.cuda.current_device() if device.index is None else device.index
-        return cls(cuda_driver.device_attribute(number, count), cuda_driver.device_attribute(number, shared))
+        blocks = cuda_driver.device_attribute(number, count) - reserved
+        if reserved < 0 or blocks < 1:
+            raise ValueError(f"{reserved} of {blocks + reserved} multiprocessors cannot be left to others")
+        return cls(blocks, cuda_driver.device_attribute(number, shared))
 
 
 @dataclass(frozen=True)
@@ -87,11 +94,9 @@ class Tiling:
     """How the rows and the weights of a launch are cut."""
 
     blocks: int
-    """One on each multiprocessor."""
+    """One on each multiprocessor, or on as many as have something to do."""
     halves: int
-    """Stretches of eight rows that a warp multiplies."""
-    groups: int
-    """Of warps, each with rows of its own."""
+    """Stretches of eight rows: 1, 2 or 4."""
     unit: int
     slots: int
     """Units that a block holds."""
@@ -101,15 +106,16 @@ class Tiling:
     @property
     def rows(self) -> int:
         """At most."""
-        return 8 * self.halves * self.groups
+        return 8 * self.halves
 
     @classmethod
     def choose(cls, shape: Shape, rows: int, machine: Machine) -> Tiling:
         """For up to `rows` rows. Raises ValueError, which says why, for what the kernel cannot do."""
-        blocks = machine.blocks
+        # Every block must read of each product that it empties memory after: see "Hand-over" in the source.
+        blocks = min(machine.blocks, shape.packed // 8, shape.inner // 8, shape.vocabulary // 8)
         if not 1 <= rows <= MAX_ROWS:
             raise ValueError(f"a pass takes 1 to {MAX_ROWS} rows, not {rows}")
-        halves, groups = next((h, g) for h, g in ((1, 1), (2, 1), (2, 2)) if rows <= 8 * h * g)
+        halves = next(halves for halves in HALVES if rows <= 8 * halves)
         if shape.head_dim != 128 or shape.num_heads != 2 * shape.num_kv_heads:
             raise ValueError("a pass takes two query heads to each key-value head, of width 128")
         unit = next((unit for unit in UNITS if not any(k % unit for k in _terms(shape))), None)
@@ -117,11 +123,11 @@ class Tiling:
             raise ValueError(f"a pass takes products of multiples of {UNITS[-1]} terms, not of {_terms(shape)}")
         if shape.vocabulary % 8:
             raise ValueError(f"a pass takes multiples of 8 outputs of the head, not {shape.vocabulary}")
-        unit_bytes, fixed, static = _shared_memory(shape, 8 * halves * groups, unit, blocks)
+        unit_bytes, fixed, static = _shared_memory(shape, halves, unit, blocks)
         slots = (machine.shared_bytes - fixed - static) // (unit_bytes + 16)
         if slots < MIN_SLOTS:
             raise ValueError(f"{machine.shared_bytes} bytes of shared memory hold {slots} units, not {MIN_SLOTS}")
-        return cls(blocks, halves, groups, unit, slots, slots * unit_bytes + fixed)
+        return cls(blocks, halves, unit, slots, slots * unit_bytes + fixed)
 
     def defines(self, shape: Shape) -> dict[str, int | str]:
         """Names as in the source."""
@@ -136,7 +142,6 @@ class Tiling:
             "WARP_ATTENDS": int(shape.max_positions <= WARP_POSITIONS),
             "GRID": self.blocks,
             "ROW_HALVES": self.halves,
-            "ROW_GROUPS": self.groups,
             "UNIT_TERMS": self.unit,
             "SLOTS": self.slots,
         }
@@ -146,25 +151,32 @@ def _terms(shape: Shape) -> tuple[int, int, int]:
     return shape.width, shape.attended, shape.inner
 
 
-def _shared_memory(shape: Shape, rows: int, unit: int, blocks: int) -> tuple[int, int, int]:
+def _shared_memory(shape: Shape, halves: int, unit: int, blocks: int) -> tuple[int, int, int]:
     """Bytes of a unit; of the dynamic memory besides; of the static memory but for two barriers a unit."""
 
     def tiles(outputs: int) -> int:
         return -(-outputs // 8 // blocks)
 
     most = max(tiles(shape.packed), 2 * tiles(shape.inner), tiles(shape.width), tiles(shape.vocabulary))
-    queries, scales, kept = 8 * WARPS * shape.head_dim, 4 * rows, 16 * rows * tiles(shape.width)
-    return 8 * (2 * unit + 64), WARPS * most * 512, queries + scales + kept + 64
+    queries, scales, kept = 8 * WARPS * shape.head_dim, 32 * halves, 128 * halves * tiles(shape.width)
+    return 8 * (2 * unit + 64), WARPS * most * 512 * -(-halves // 2), queries + scales + kept + 64
 
 
-def unsupported(shape: Shape, rows: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why `device` cannot run passes of up to `rows` rows, or None when it can."""
+def unsupported(
+    shape: Shape, rows: int, block_size: int, dtype: torch.dtype, device: torch.device, reserved: int = 0
+) -> str | None:
+    """Why `device`, but for `reserved` multiprocessors, cannot run passes of up to `rows` rows, or None when it can.
+
+    `block_size` is the cache's, in positions.
+    """
     if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 9:
         return "a pass needs a GPU that copies into shared memory by itself: Hopper or newer"
     if dtype != torch.bfloat16:
         return f"a pass computes in bfloat16, not {dtype}"
+    if block_size % CHUNK:
+        return f"a pass takes blocks of multiples of {CHUNK} positions, not of {block_size}"
     try:
-        Tiling.choose(shape, rows, Machine.of(device))
+        Tiling.choose(shape, rows, Machine.of(device, reserved))
     except ValueError as error:
         return str(error)
     return None
