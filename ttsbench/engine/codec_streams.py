@@ -20,8 +20,10 @@ from ttsbench.engine.graphs import Graphs
 
 log = logging.getLogger(__name__)
 
-SHARES = ((16, 16), (32, 48), (64, 64))
-"""(rows, multiprocessors): up to so many rows of a step, the codec has so many multiprocessors; beyond, all of them."""
+SHARES = ((32, 16), (64, 64))
+"""(rows, multiprocessors): up to so many rows of a step, the codec has so many multiprocessors; beyond, all of them. The
+passes of the decode chain (`kernels/decoder_pass`), which stay on their multiprocessors throughout, leave it the first
+share."""
 
 
 @dataclass
@@ -54,6 +56,13 @@ def codec_streams(device: torch.device, max_rows: int) -> list[CodecStream]:
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         found.append(CodecStream(max_rows, stream, Graphs(stream), None))
     return found
+
+
+def left_to_codec(device: torch.device) -> int:
+    """Multiprocessors that passes of the decode chain leave free."""
+    if device.type != "cuda" or not SHARES:
+        return 0
+    return SHARES[0][1] if green_context(device, SHARES[0][1]) is not None else 0
 
 
 def green_context(device: torch.device, multiprocessors: int) -> object | None:

@@ -21,7 +21,7 @@ import torch
 
 from ttsbench.core import SpeechRequest
 from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
-from ttsbench.engine.codec_streams import CodecStream, codec_streams
+from ttsbench.engine.codec_streams import CodecStream, codec_streams, left_to_codec
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
@@ -112,8 +112,9 @@ class Runner:
         self.control.host["tables"][-1] = self.cache.scratch_block
         self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
         self.program = StepProgram(
-            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs
-        )
+            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs,
+            left_to_codec(self.device),
+        )  # fmt: skip
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,
