@@ -110,7 +110,10 @@ DEV void send_unit(Ring& ring, const bf16* weight, int K, unsigned long long pol
     mbarrier_wait(&ring.empty[ring.slot], ring.parity ^ 1);
     if (lane == 0) mbarrier_expect(&ring.full[ring.slot], 8 * UNIT * 2);
     __syncwarp();
-    if (lane < 8) copy_bulk(ring.units + ring.slot * UNIT_BYTES + lane * PITCH, weight + (size_t)lane * K, UNIT * 2, &ring.full[ring.slot], policy);
+    if (lane < 8) {
+        unsigned char* const column = ring.units + ring.slot * UNIT_BYTES + lane * PITCH;
+        copy_bulk(column, weight + (size_t)lane * K, UNIT * 2, &ring.full[ring.slot], policy);
+    }
     ring.advance();
 }
 
@@ -210,7 +213,8 @@ DEV void apply_gains(uint4 (&a)[HALVES][BLOCKS], const bf16* gains, int unit) {
         const uint4 gain = ld_cg_v4(gains + unit * UNIT + first_term() + i * 32);
 #pragma unroll
         for (int h = 0; h < HALVES; ++h)
-            a[h][i] = make_uint4(times(a[h][i].x, gain.x), times(a[h][i].y, gain.y), times(a[h][i].z, gain.z), times(a[h][i].w, gain.w));
+            a[h][i] = make_uint4(
+                times(a[h][i].x, gain.x), times(a[h][i].y, gain.y), times(a[h][i].z, gain.z), times(a[h][i].w, gain.w));
     }
 }
 
@@ -300,7 +304,8 @@ struct Place {
         float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
-            const float2 part = ((const float2*)(work.parts + ((w * MOST_TILES + tile) * TALL + half / 2) * 32 + lane))[half % 2];
+            const float4* of_lane = work.parts + ((w * MOST_TILES + tile) * TALL + half / 2) * 32 + lane;
+            const float2 part = ((const float2*)of_lane)[half % 2];
             sum.x += part.x;
             sum.y += part.y;
         }
@@ -324,7 +329,8 @@ DEV void write_scaled(const Pass& pass, const Work& work, int tiles, bf16* out, 
         if (place.row >= pass.rows) return;
         const float2 sum = place.total(work, place.tile);
         const float scale = work.scales[place.row];
-        st_cg_u32(out + (size_t)place.row * N + (blockIdx.x + place.tile * GRID) * 8 + place.column, pack_bf16(sum.x * scale, sum.y * scale));
+        st_cg_u32(out + (size_t)place.row * N + (blockIdx.x + place.tile * GRID) * 8 + place.column,
+                  pack_bf16(sum.x * scale, sum.y * scale));
     });
 }
 
@@ -337,7 +343,8 @@ DEV void write_gated(const Pass& pass, const Work& work, int pairs, bf16* inner)
         const float scale = work.scales[place.row];
         const float2 gate = place.total(work, 2 * place.tile), up = place.total(work, 2 * place.tile + 1);
         st_cg_u32(inner + (size_t)place.row * F + (blockIdx.x + place.tile * GRID) * 8 + place.column,
-                  pack_bf16(silu(round_bf16(gate.x * scale)) * round_bf16(up.x * scale), silu(round_bf16(gate.y * scale)) * round_bf16(up.y * scale)));
+                  pack_bf16(silu(round_bf16(gate.x * scale)) * round_bf16(up.x * scale),
+                            silu(round_bf16(gate.y * scale)) * round_bf16(up.y * scale)));
     });
 }
 
@@ -500,7 +507,8 @@ struct Softmax {
         for (int g = 0; g < 2; ++g) {
             largest[g] = warp_sum(dot(own.q[g], own.k)) * rsqrtf((float)E);
             total[g] = 1.f;
-            out[g][0] = bf16_lo(own.v.x), out[g][1] = bf16_hi(own.v.x), out[g][2] = bf16_lo(own.v.y), out[g][3] = bf16_hi(own.v.y);
+            out[g][0] = bf16_lo(own.v.x), out[g][1] = bf16_hi(own.v.x);
+            out[g][2] = bf16_lo(own.v.y), out[g][3] = bf16_hi(own.v.y);
         }
     }
 
@@ -512,11 +520,13 @@ struct Softmax {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const uint4 k = chunk.key[i];
-            const float v[8] = {bf16_lo(k.x), bf16_hi(k.x), bf16_lo(k.y), bf16_hi(k.y), bf16_lo(k.z), bf16_hi(k.z), bf16_lo(k.w), bf16_hi(k.w)};
+            const float v[8] = {bf16_lo(k.x), bf16_hi(k.x), bf16_lo(k.y), bf16_hi(k.y),
+                                bf16_lo(k.z), bf16_hi(k.z), bf16_lo(k.w), bf16_hi(k.w)};
 #pragma unroll
             for (int g = 0; g < 2; ++g) {
                 const float4 a = *(const float4*)(q + g * E + i * 8), b = *(const float4*)(q + g * E + i * 8 + 4);
-                score[g] += v[0] * a.x + v[1] * a.y + v[2] * a.z + v[3] * a.w + v[4] * b.x + v[5] * b.y + v[6] * b.z + v[7] * b.w;
+                score[g] += v[0] * a.x + v[1] * a.y + v[2] * a.z + v[3] * a.w
+                    + v[4] * b.x + v[5] * b.y + v[6] * b.z + v[7] * b.w;
             }
         }
 #pragma unroll
@@ -538,7 +548,8 @@ struct Softmax {
         }
 #pragma unroll
         for (int p = 0; p < 16; ++p) {
-            const float v[4] = {bf16_lo(chunk.value[p].x), bf16_hi(chunk.value[p].x), bf16_lo(chunk.value[p].y), bf16_hi(chunk.value[p].y)};
+            const uint2 packed = chunk.value[p];
+            const float v[4] = {bf16_lo(packed.x), bf16_hi(packed.x), bf16_lo(packed.y), bf16_hi(packed.y)};
 #pragma unroll
             for (int g = 0; g < 2; ++g) {
                 const float weight = __shfl_sync(0xffffffffu, share[g], 2 * p);
@@ -599,7 +610,8 @@ DEV void meet(Work& work, const Softmax& softmax, bf16* out) {
 }
 
 // One warp, or all of a block's, for the queries of a row and key-value head. A warp takes sixteen positions in turn.
-DEV void attend(const Pass& pass, Work& work, const Layer& layer, int number, const Stand& stand, const bf16* packed, bf16* attended) {
+DEV void attend(
+    const Pass& pass, Work& work, const Layer& layer, int number, const Stand& stand, const bf16* packed, bf16* attended) {
     const int warp = threadIdx.x / 32, turn = WARP_ATTENDS ? 0 : warp, step = WARP_ATTENDS ? 16 : 16 * WARPS;
     const int first_item = WARP_ATTENDS ? blockIdx.x + GRID * warp : blockIdx.x, items = pass.rows * KH;
     const size_t stride = KH * E;
@@ -658,12 +670,19 @@ DEV void write_hidden(const Pass& pass, Work& work) {
         const int column = (blockIdx.x + place.tile * GRID) * 8 + place.column;
         const unsigned v = work.kept[(place.half * TILES_D + place.tile) * 32 + place.lane];
         const float scale = work.scales[place.row];
-        st_cg_u32(pass.hidden + (size_t)place.row * D + column, times(pack_bf16(bf16_lo(v) * scale, bf16_hi(v) * scale), ld_cg_u32(pass.final_norm + column)));
+        const unsigned normed = pack_bf16(bf16_lo(v) * scale, bf16_hi(v) * scale);
+        st_cg_u32(pass.hidden + (size_t)place.row * D + column, times(normed, ld_cg_u32(pass.final_norm + column)));
     });
 }
 
 // The four products of a layer, and what stands in for them after the last: the head.
 enum Step { PACKED, OUTPUT, GATED, DOWN };
+
+// The norm after a residual is written.
+DEV const bf16* next_norm(const Pass& pass, int number, int step) {
+    if (step == OUTPUT) return pass.layers[number].post_norm;
+    return number + 1 < NUM_LAYERS ? pass.layers[number + 1].input_norm : pass.final_norm;
+}
 
 DEV void run_layers(const Pass& pass, Work& work) {
     gdc_wait();
@@ -678,18 +697,19 @@ DEV void run_layers(const Pass& pass, Work& work) {
         const bool head = number == NUM_LAYERS, writes_residual = step % 2;
         bf16* const packed = pass.packed + (size_t)number * ROWS * QKV;
         bf16* const attended = pass.attended + (size_t)number * ROWS * H * E;
-        if (step == OUTPUT) {
-            attend(pass, work, pass.layers[number], number, stand, packed, attended);
-        }
+        if (step == OUTPUT) attend(pass, work, pass.layers[number], number, stand, packed, attended);
         if (writes_residual && blockIdx.x >= D / 8) continue;
         if (head) gdc_launch_dependents();
         // Where this layer's output lies, and the layer's before it.
-        const int place = number == NUM_LAYERS - 1 ? NUM_LAYERS - 1 + launch % 2 : number, before = head ? NUM_LAYERS - 1 + launch % 2 : number - 1;
+        const int last = NUM_LAYERS - 1 + launch % 2, place = number == NUM_LAYERS - 1 ? last : number;
+        const int before = head ? last : number - 1;
         bf16* const middle = pass.middle + (size_t)number * ROWS * D;
         bf16* const inner = pass.inner + (size_t)number * ROWS * F;
-        bf16 *const out = pass.out + (size_t)place * ROWS * D, *const last_out = pass.out + (size_t)before * ROWS * D;
+        bf16* const out = pass.out + (size_t)place * ROWS * D;
+        bf16* const last_out = pass.out + (size_t)before * ROWS * D;
         float* const middle_squares = pass.middle_squares + (size_t)number * ROWS * (D / 8);
-        float *const out_squares = pass.out_squares + (size_t)place * ROWS * (D / 8), *const last_squares = pass.out_squares + (size_t)before * ROWS * (D / 8);
+        float* const out_squares = pass.out_squares + (size_t)place * ROWS * (D / 8);
+        float* const last_squares = pass.out_squares + (size_t)before * ROWS * (D / 8);
 
         const bf16* x = step == OUTPUT ? attended : step == GATED ? middle : step == DOWN ? inner : turn > 0 ? last_out : pass.x;
         const int K = step == OUTPUT ? H * E : step == DOWN ? F : D;
@@ -709,6 +729,7 @@ DEV void run_layers(const Pass& pass, Work& work) {
             }
         } else if (step == GATED) {
             write_gated(pass, work, tiles, inner);
+            // All of `middle` has arrived, so everybody is past attention and output.
             clear(packed, rows * QKV * 2);
             clear(attended, rows * H * E * 2);
             if (number > 0) {
@@ -716,9 +737,8 @@ DEV void run_layers(const Pass& pass, Work& work) {
                 clear(last_squares, rows * (D / 8) * 4);
             }
         } else
-            write_residual(pass, work, tiles,
-                           step == OUTPUT ? pass.layers[number].post_norm : number + 1 < NUM_LAYERS ? pass.layers[number + 1].input_norm : pass.final_norm,
-                           step == OUTPUT ? middle : out, step == OUTPUT ? middle_squares : out_squares);
+            write_residual(pass, work, tiles, next_norm(pass, number, step), step == OUTPUT ? middle : out,
+                           step == OUTPUT ? middle_squares : out_squares);
         sync_multipliers();   // the partial sums have been read
     }
     if (pass.hidden != nullptr) write_hidden(pass, work);
