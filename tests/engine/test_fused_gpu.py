@@ -231,8 +231,7 @@ def test_a_captured_decode_graph_has_query_length_one(monkeypatch: pytest.Monkey
     captured.check(9, 70)
     heard = speak(engine, SAMPLED)
     assert_same(heard, on_cpu())
-    codec = [key for stream in engine.runner.codec_streams for key in stream.graphs.replays]
-    replayed = {(part, size) for (part, size) in [*engine.runner.graphs.replays, *codec]}
+    replayed = {(part, size) for (part, size) in [*engine.runner.graphs.replays, *engine.runner.codec_graphs.replays]}
     assert replayed <= captured.calls.keys()
 
 

@@ -186,5 +186,5 @@ def choose(rows: int, longest: int) -> tuple[int, int]:
     more of its kind. The code predictor's sixteen positions are one iteration.
     """
     if longest <= 16:
-        return (16, 4) if rows <= 32 else (16, 1)
-    return (64, 4) if rows <= 64 else (32, 1)
+        return (16, 4) if rows < 24 else (16, 1)
+    return (64, 4) if rows <= 32 else (32, 1) if rows <= 64 else (16, 1)

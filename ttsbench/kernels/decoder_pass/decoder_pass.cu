@@ -188,6 +188,13 @@ DEV void load_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit, i
     }
 }
 
+// Many rows are much to ask for in vain, and every block asks: one vector first, until it is there.
+DEV void await_one(const bf16* x, int K) {
+    const bf16* at = x + (size_t)first_row() * K + first_term() + (BLOCKS - 1) * 32;
+    while (is_empty(ld_relaxed_v4(at))) {}
+    __syncwarp();
+}
+
 // Ask again for what was not there.
 DEV void await_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit) {
     bool missing = true;
@@ -248,6 +255,7 @@ struct Work {
 DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, const bf16* gains) {
     uint4 a[HALVES][BLOCKS], next[HALVES][BLOCKS], w[BLOCKS];
     float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * TALL * 32 + threadIdx.x % 32;
+    if (HALVES > 2 && gains == nullptr) await_one(x, K);
     load_rows(next, x, K, 0, rows);
 #pragma unroll 1
     for (int unit = 0; unit < K / UNIT; ++unit) {

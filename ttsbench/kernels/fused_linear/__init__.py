@@ -13,10 +13,10 @@ MOST_ROWS = 256
 """Above, a product is bound by the matrix units, which the library's keep busier; a decode step has at most 128 rows,
 and the first pass of the code predictor two for each of them."""
 
-LIBRARY_ROWS = 24
+LIBRARY_ROWS = range(24, 48)
 LIBRARY_WIDTH = 2048
-"""From so many rows on, weights of at least so many inputs and outputs, the 1.7B talker's, go faster by the library's
-products and separate operations: 1,934 against 2,294 us a talker step at 128 rows (docs/measurements.md)."""
+"""At so many rows the library's products are faster (3,083 against 3,239 us a frame of 32 rows); from then on for weights
+of at least so many inputs and outputs, the 1.7B talker's (1,934 against 2,294 us a step of 128 rows)."""
 
 
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -52,6 +52,6 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
 
 
 def _fused(x: Tensor, weight: Tensor) -> bool:
-    if not x.is_cuda or len(x) > MOST_ROWS:
+    if not x.is_cuda or len(x) > MOST_ROWS or len(x) in LIBRARY_ROWS:
         return False
-    return len(x) < LIBRARY_ROWS or min(weight.shape) < LIBRARY_WIDTH
+    return len(x) < LIBRARY_ROWS.start or min(weight.shape) < LIBRARY_WIDTH
