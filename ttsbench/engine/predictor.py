@@ -18,8 +18,8 @@ from ttsbench.kernels.fused_linear import linear
 from ttsbench.models.qwen3_tts.packed import PackedTalker
 
 PASS_ROWS = 16
-"""Most rows of a frame that passes run: it took 1.69, 2.14 and 3.36 ms at 1, 8 and 32 rows by passes, and 2.32, 2.94 and
-3.08 ms layer by layer (docs/measurements.md)."""
+"""Most rows of a frame that passes run: 1.69, 2.14 and 3.36 ms at 1, 8 and 32 rows by passes, 2.32, 2.94 and 3.08 ms
+layer by layer (docs/measurements.md)."""
 
 
 class Predictor(Protocol):

@@ -39,8 +39,8 @@ MAX_IN_FLIGHT = 2
 """Steps launched and not yet collected: the one that the host waits for, and the next one."""
 
 CODEC_MULTIPROCESSORS = 32
-"""Left free by passes (`kernels/decoder_pass`), which hold theirs throughout, so that the codec runs beside them: a step
-of 8 rows took 3.89 ms with 16 of them and 3.75 with 32, of which talker and frame 3.52 and 3.53."""
+"""Left free by passes (`kernels/decoder_pass`), which hold theirs throughout, so that the codec runs beside them: a
+step of 8 rows took 3.89 ms with 16 of them and 3.75 with 32, of which talker and frame 3.52 and 3.53."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ and the first pass of the code predictor two for each of them."""
 
 LIBRARY_ROWS = range(24, 48)
 LIBRARY_WIDTH = 2048
-"""At so many rows the library's products are faster (3,083 against 3,239 us a frame of 32 rows); from then on for weights
-of at least so many inputs and outputs, the 1.7B talker's (1,934 against 2,294 us a step of 128 rows)."""
+"""At so many rows the library's products are faster (3,083 against 3,239 us a frame of 32 rows); from then on for
+weights of at least so many inputs and outputs, the 1.7B talker's (1,934 against 2,294 us a step of 128 rows)."""
 
 
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
