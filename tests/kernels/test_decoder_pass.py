@@ -41,17 +41,24 @@ from ttsbench.kernels.decoder_pass.shape import Machine, Tiling
 H200 = Machine(blocks=132, shared_bytes=232448)
 FEW_BLOCKS = Machine(blocks=16, shared_bytes=56 * 1024)
 """Each has several columns, and room for two or three units of weights, so that the ring comes round often."""
-TALL_BLOCKS = Machine(blocks=16, shared_bytes=86 * 1024)
-"""The same for more than sixteen rows, whose partial sums take twice the room."""
 SOME_BLOCKS = Machine(blocks=40, shared_bytes=72 * 1024)
 """Some have a column more than others."""
 MANY_BLOCKS = Machine(blocks=72, shared_bytes=56 * 1024)
 """More than there are columns of the residual stream for."""
 
-TOLERANCE = 0.012
-"""Of a row, in the Euclidean norm, against float64. Each of the some ten roundings to eight bits that a layer makes
-adds an error of about 2^-9 / sqrt(3) of what it rounds. Torch, which rounds in the same places, is off by 0.0063 to
-0.0076 at these sizes, and by 0.009 at the released ones."""
+TOLERANCE_OF_A_LAYER = 0.007
+"""Of a row, in the Euclidean norm, against float64; times the square root of the number of layers, as each adds errors
+of its own to a residual stream that keeps them. Each of the some ten roundings to eight bits that a layer makes is off
+by about 2^-9 / sqrt(3) of what it rounds.
+
+Known, against float64 on a CPU, with these weights, the worst of up to 16 rows or 32: torch in bfloat16, which rounds
+every product, is off by 0.0092 to 0.0107 for the code predictor (5 layers), by 0.025 to 0.027 for talkers of 28, and
+by 0.0043 to 0.0063 times the root at the toys' sizes; the pass, emulated, by 0.0080 to 0.0094 for the code predictor
+and by 0.0039 to 0.0057 times the root at the toys' sizes with 1 to 28 layers. So 0.007 is a fifth above the worst of
+the pass, and 0.037 the bar of a whole talker. Passes of that size were measured on an H200 against torch in bfloat16
+alone: 0.026 to 0.035 apart (code predictor 0.0084 to 0.0091), where two computations that are each off by 0.026, and
+not alike, would be 0.037 apart.
+"""
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -135,13 +142,24 @@ class Trial:
         before = given.kv.clone()
         logits, hidden = reference(*vars(wide).values())
         self.run()
-        assert error(self.logits, logits) < TOLERANCE
-        assert error(self.hidden, hidden) < TOLERANCE
+        tolerance = TOLERANCE_OF_A_LAYER * len(given.stack.layers) ** 0.5
+        assert error(self.logits, logits) < tolerance
+        assert error(self.hidden, hidden) < tolerance
         written = given.rows.kv_slots
-        assert error(given.kv[:, :, written].flatten(3), wide.kv[:, :, written].flatten(3)) < TOLERANCE
+        assert error(given.kv[:, :, written].flatten(3), wide.kv[:, :, written].flatten(3)) < tolerance
         before[:, :, written] = given.kv[:, :, written]
         assert torch.equal(before.view(torch.int16), given.kv.view(torch.int16)), "another place of the cache changed"
         self.check_emptied()
+
+    def check_repeated(self) -> None:
+        """Once more: the same bits as in the launch before."""
+        given = self.given
+        written = given.rows.kv_slots
+        first = self.logits.clone(), self.hidden.clone(), given.kv[:, :, written].clone()
+        self.logits.fill_(float("nan"))
+        self.run()
+        again = self.logits, self.hidden, given.kv[:, :, written]
+        assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
 
     def check_emptied(self) -> None:
         """Nothing is left of what was handed over but the newest launch's last output, where the next one expects it:
@@ -159,30 +177,37 @@ class Trial:
                 assert torch.equal(whole, expected), f"{name} has gaps"
 
 
-CASES = (
-    *(Case(TOY, (at,)) for at in (0, 1, 15)),
-    Case(TOY, mixed(3, 7)),
-    Case(TOY, mixed(8, 15)),
-    Case(TOY, mixed(9, 1)),
-    Case(TOY, mixed(17, 15)),
-    Case(TOY, mixed(32, 15)),
-    Case(LONG, mixed(3, 300)),
-    Case(LONG, (129, 127, 128), block_size=32),
-    Case(WIDE, mixed(5, 15)),
-    Case(WIDE, mixed(11, 15)),
-)
+def compare(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int = 0) -> None:
+    """Raises AssertionError where a pass is off: on a CPU in the emulator, in the order of `seed`, and on a GPU twice.
+
+    There is no pass in another dtype than bfloat16, and callers must be told so.
+    """
+    where = torch.device(device)
+    if dtype != torch.bfloat16:
+        assert unsupported(shape_of(case.geometry), len(case.positions), case.block_size, dtype, where)
+        return
+    trial = Trial.on(cases.inputs(case, device, dtype), None if where.type == "cuda" else machine_of(case), seed)
+    trial.check()
+    if where.type == "cuda":
+        trial.check_repeated()
+
+
+def machine_of(case: Case) -> Machine:
+    """What the emulator stands for."""
+    if case.geometry in (TOY, LONG):
+        return few_blocks(len(case.positions))
+    return SOME_BLOCKS if case.geometry is WIDE else replace(H200, blocks=SOME_BLOCKS.blocks)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", cases.SMALL, ids=lambda case: case.name)
 def test_a_pass_gives_the_formula_in_any_order(case: Case, seed: int) -> None:
     """Red when a column, a term, a row or a position is left out or taken for another, when weights are used before
     they are there or overwritten before they are used, when a norm or a residual is missing, or when what was handed
     over is left behind. The emulator fails a load or store outside of what the pass was given, and an order in which
     nobody goes on.
     """
-    machine = SOME_BLOCKS if case.geometry is WIDE else few_blocks(len(case.positions))
-    Trial.on(cases.inputs(case, "cpu", torch.bfloat16), machine, seed).check()
+    compare(case, "cpu", torch.bfloat16, seed)
 
 
 def few_blocks(rows: int) -> Machine:
@@ -232,7 +257,7 @@ def test_a_row_does_not_know_who_else_is_there() -> None:
     assert torch.equal(part.hidden, whole.hidden[3:7])
 
 
-@pytest.mark.parametrize("rows", [3, 12, 32])
+@pytest.mark.parametrize("rows", [3, 12, 16])
 def test_a_broken_row_is_alone(rows: int) -> None:
     """NaN in a row. Red when one reaches another row, or gets lost."""
     given = cases.inputs(Case(TOY, mixed(rows, 7)), "cpu", torch.bfloat16)
@@ -386,8 +411,26 @@ def test_a_chunk_of_positions_is_of_one_page() -> None:
         trial.run()
 
 
+def test_torchs_pass_looks_at_nothing_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph captures it. Red when the baseline attends row by row, as the reference does."""
+    work = cases.work(Case(TOY, mixed(3, 7)), "cpu", torch.float32)
+    for name in ("tolist", "item", "__int__", "__bool__"):
+        monkeypatch.setattr(Tensor, name, lambda self: pytest.fail("a look at the host"))
+    work.plain(*work.given)
+
+
+def test_the_least_work_by_hand() -> None:
+    """Red when a weight is forgotten or counted per row, or a whole table is taken for the past."""
+    work = cases.work(Case(TOY, (5, 0, 2)), "cpu", torch.bfloat16)
+    products = 2 * (1024 * 256 + 256 * 512 + 512 * 256 + 256 * 256) + 256 * 256
+    norms = 2 * (2 * 256 + 6 * 128) + 256
+    past_and_own, of_a_position = 5 + 0 + 2 + 3, 2 * 2 * 2 * 128
+    assert work.num_bytes == 2 * (products + norms + past_and_own * of_a_position + 3 * (256 + 256 + 256))
+    assert work.flops == 2 * 3 * products + 2 * 4 * past_and_own * 4 * 128
+
+
 @pytest.mark.parametrize("geometry", [PREDICTOR, TALKER, SMALL_TALKER], ids=lambda geometry: geometry.name)
-@pytest.mark.parametrize("rows", [8, 16, 32])
+@pytest.mark.parametrize("rows", [8, 16])
 def test_released_shapes_compile_for_hopper(geometry: Geometry, rows: int) -> None:
     """Red when a size of the released models breaks an assertion of the source, or is more than the assembler takes."""
     try:
@@ -405,18 +448,11 @@ def test_a_pass_gives_the_formula_on_a_gpu(case: Case) -> None:
     """Released sizes, twice: red as in the emulator, when two runs differ in a bit, or a block has less memory than the
     source takes.
     """
-    given = cases.inputs(case, "cuda", torch.bfloat16)
-    trial = Trial.on(given)
-    trial.check()
-    first = trial.logits.clone(), trial.hidden.clone(), given.kv[:, :, given.rows.kv_slots].clone()
-    trial.logits.fill_(float("nan"))
-    trial.run()
-    again = trial.logits, trial.hidden, given.kv[:, :, given.rows.kv_slots]
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
+    compare(case, "cuda", torch.bfloat16)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rows", [8, 13, 16, 21, 32])
+@pytest.mark.parametrize("rows", [3, 8, 13, 16])
 @pytest.mark.parametrize("geometry", [PREDICTOR, TALKER], ids=lambda geometry: geometry.name)
 def test_many_launches_give_the_same_bits_on_a_gpu(geometry: Geometry, rows: int) -> None:
     """Twenty, not waited for in between, on all multiprocessors and on fewer. Red when a result depends on which block,
@@ -460,3 +496,16 @@ def test_passes_in_a_graph_are_passes_on_a_gpu() -> None:
         graph.replay()
         assert torch.equal(trial.logits, want[0])
         assert torch.equal(then, want[1])
+
+
+@pytest.mark.gpu
+def test_a_benchmark_times_the_weights_that_it_gives_on_a_gpu() -> None:
+    """A copy whose last norm has twice the gains gives twice the hidden states, to the bit. Red when a launch takes the
+    weights that its pass was made with, which are then in the cache.
+    """
+    work = cases.work(Case(PREDICTOR, mixed(3, 15)), "cuda", torch.bfloat16)
+    one, two = work.copies(2)
+    two[1].norm.mul_(2)
+    hidden, twice = (list(tensors(work.kernel(*given)))[1] for given in (one, two))
+    assert hidden.isfinite().all()
+    assert torch.equal(twice, 2 * hidden)

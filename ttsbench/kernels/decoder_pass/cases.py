@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ttsbench.kernels.attention import Heads, KVRows
+from ttsbench.kernels.attention.cases import at_once
+from ttsbench.kernels.decoder_pass.cuda import DecoderPass
+from ttsbench.kernels.decoder_pass.reference import decoder_pass as reference
+from ttsbench.kernels.decoder_pass.shape import MAX_ROWS
 from ttsbench.kernels.decoder_pass.types import Layer, Stack
+from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,34 @@ def mixed(rows: int, highest: int) -> tuple[int, ...]:
     return tuple((highest - row * 7) % (highest + 1) if row != 1 else 0 for row in range(rows))
 
 
+SMALL = (
+    *(Case(TOY, (at,)) for at in (0, 1, 15)),
+    Case(TOY, mixed(3, 7)),
+    Case(TOY, mixed(8, 15)),
+    Case(TOY, mixed(9, 1)),
+    Case(LONG, mixed(3, 300)),
+    Case(LONG, (129, 127, 128), block_size=32),
+    Case(WIDE, mixed(5, 15)),
+    Case(WIDE, mixed(11, 15)),
+    Case(TOY, mixed(16, 15)),
+)
+
+
+def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
+    """One position of the code predictor and one of the whole talker; nothing for more rows than a pass takes."""
+    if rows > MAX_ROWS:
+        return []
+    talker = Geometry(
+        f"whole talker of {sizes.width}", sizes.width, sizes.inner, 8, vocabulary=3072, layers=28, max_positions=128
+    )
+    return [Case(PREDICTOR, (8,) * rows), Case(talker, (64,) * rows)]
+
+
 RELEASED = (
-    *(Case(PREDICTOR, (at,) * rows) for rows in (1, 3, 8, 16, 21, 32) for at in (0, 1, 7, 15)),
-    *(Case(PREDICTOR, mixed(rows, 15)) for rows in (5, 32)),
-    *(Case(geometry, mixed(rows, 599)) for geometry in (TALKER, SMALL_TALKER) for rows in (1, 8, 13, 32)),
+    *over((8,), released),
+    *(Case(PREDICTOR, (at,) * rows) for rows in (1, 3, 8, 13, 16) for at in (0, 1, 7, 15)),
+    *(Case(PREDICTOR, mixed(rows, 15)) for rows in (5, 16)),
+    *(Case(geometry, mixed(rows, 599)) for geometry in (TALKER, SMALL_TALKER) for rows in (1, 8, 13, 16)),
 )
 
 
@@ -86,7 +117,7 @@ def made_stack(geometry: Geometry, device: torch.device | str, dtype: torch.dtyp
     g = geometry
     angles = torch.outer(torch.arange(g.max_positions), 1e4 ** -torch.linspace(0, 1, 64)).to(device)
     cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-    layers = [
+    layers = tuple(
         Layer(
             input_norm=normal(g.width, around=1.0),
             qkv=product(g.packed, g.width),
@@ -97,7 +128,7 @@ def made_stack(geometry: Geometry, device: torch.device | str, dtype: torch.dtyp
             down=product(g.width, g.inner),
         )
         for _ in range(g.layers)
-    ]
+    )
     return Stack(layers, normal(g.width, around=1.0)), product(g.vocabulary, g.width)
 
 
@@ -124,3 +155,39 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype, seed: int
     moved = {name: getattr(rows, name).to(device) for name in ("slots", "positions", "kv_slots", "tables")}
     x = torch.randn(count, case.geometry.width, generator=noise).to(device, dtype)
     return Inputs(x, stack, head, KVRows(**moved, block_size=size), kv.to(device))
+
+
+def work(case: Case, device: torch.device | str, dtype: torch.dtype) -> Work:
+    """Every weight is read once for all rows, every position of the past once, and each row's own is written."""
+    given = inputs(case, device, dtype)
+    geometry, stack, kv = case.geometry, given.stack, given.kv
+    products = [given.head]
+    norms = [stack.norm]
+    for layer in stack.layers:
+        products += [layer.qkv, layer.o, layer.gate_up, layer.down]
+        norms += [layer.input_norm, layer.heads.norm, layer.post_norm]
+    rows, seen = len(case.positions), sum(case.positions) + len(case.positions)
+    position = geometry.layers * 2 * geometry.kv_heads * 128
+    outputs = rows * (geometry.vocabulary + geometry.width)
+    moved = nbytes(given.x, *products, *norms) + (seen * position + outputs) * kv.element_size()
+    # Of the keys and values of a position, each term meets two query heads, in a product and a sum.
+    flops = 2.0 * rows * sum(weight.numel() for weight in products) + 4.0 * seen * position
+    kernel = _launches(given) if kv.is_cuda else reference
+    plain = partial(reference, attend=at_once)  # which does not look at positions on the host
+    return Work(kernel, plain, tuple(vars(given).values()), (*products, *norms), moved, flops)
+
+
+def _launches(given: Inputs) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The reference's arguments and results by one pass, whatever weights are given."""
+    made = DecoderPass(given.stack, given.kv, len(given.head))
+
+    def run(x: Tensor, stack: Stack, head: Tensor, rows: KVRows, kv: Tensor) -> tuple[Tensor, Tensor]:
+        assert kv is made.kv
+        # A launch takes the addresses of the stack of its time. A pass for each copy of the weights would be compiled
+        # at its first launch, which for all copies but the first falls into a capture.
+        made.stack = stack
+        logits, hidden = x.new_empty(len(x), len(head)), torch.empty_like(x)
+        made.run(x, head, rows, logits, hidden)
+        return logits, hidden
+
+    return run
