@@ -51,7 +51,7 @@ TOLERANCE_OF_A_LAYER = 0.007
 of its own to a residual stream that keeps them. Each of the some ten roundings to eight bits that a layer makes is off
 by about 2^-9 / sqrt(3) of what it rounds.
 
-Known, against float64 on a CPU, with these weights, the worst of up to 16 rows or 32: torch in bfloat16, which rounds
+Known, against float64 on a CPU, with these weights, the worst of up to 32 rows: torch in bfloat16, which rounds
 every product, is off by 0.0092 to 0.0107 for the code predictor (5 layers), by 0.025 to 0.027 for talkers of 28, and
 by 0.0043 to 0.0063 times the root at the toys' sizes; the pass, emulated, by 0.0080 to 0.0094 for the code predictor
 and by 0.0039 to 0.0057 times the root at the toys' sizes with 1 to 28 layers. So 0.007 is a fifth above the worst of
@@ -122,11 +122,13 @@ class Trial:
 
     @classmethod
     def on(cls, given: Inputs, machine: Machine | None = None, seed: int = 0, source: Path = cuda.SOURCE) -> Trial:
-        """In the emulator if there is a `machine`."""
+        """On what the tensors are on: a GPU, or in the emulator, which needs a `machine`."""
         logits = torch.empty(len(given.x), len(given.head), dtype=given.x.dtype, device=given.x.device)
         hidden = torch.empty_like(given.x)
-        if machine is None:
-            return cls(given, DecoderPass(given.stack, given.kv, len(given.head)), None, logits, hidden)
+        if given.x.is_cuda:
+            return cls(
+                given, DecoderPass(given.stack, given.kv, len(given.head), machine=machine), None, logits, hidden
+            )
         emulator = Emulator(seed, source)
         made = DecoderPass(given.stack, given.kv, len(given.head), machine=machine, compile_kernel=emulator)
         emulator.memory += [given, logits, hidden, made._sizes]
@@ -186,16 +188,18 @@ def compare(case: Case, device: torch.device | str, dtype: torch.dtype, seed: in
     if dtype != torch.bfloat16:
         assert unsupported(shape_of(case.geometry), len(case.positions), case.block_size, dtype, where)
         return
-    trial = Trial.on(cases.inputs(case, device, dtype), None if where.type == "cuda" else machine_of(case), seed)
+    # Toys have too little for each of a whole GPU's blocks.
+    whole = where.type == "cuda" and case.geometry not in (TOY, LONG, WIDE)
+    trial = Trial.on(cases.inputs(case, device, dtype), None if whole else machine_of(case), seed)
     trial.check()
     if where.type == "cuda":
         trial.check_repeated()
 
 
 def machine_of(case: Case) -> Machine:
-    """What the emulator stands for."""
+    """What the emulator stands for, and all that toys take of a GPU."""
     if case.geometry in (TOY, LONG):
-        return few_blocks(len(case.positions))
+        return FEW_BLOCKS
     return SOME_BLOCKS if case.geometry is WIDE else replace(H200, blocks=SOME_BLOCKS.blocks)
 
 
@@ -208,10 +212,6 @@ def test_a_pass_gives_the_formula_in_any_order(case: Case, seed: int) -> None:
     nobody goes on.
     """
     compare(case, "cpu", torch.bfloat16, seed)
-
-
-def few_blocks(rows: int) -> Machine:
-    return FEW_BLOCKS if rows <= 16 else TALL_BLOCKS
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -261,8 +261,8 @@ def test_a_row_does_not_know_who_else_is_there() -> None:
 def test_a_broken_row_is_alone(rows: int) -> None:
     """NaN in a row. Red when one reaches another row, or gets lost."""
     given = cases.inputs(Case(TOY, mixed(rows, 7)), "cpu", torch.bfloat16)
-    sound = Trial.on(replace(given, kv=given.kv.clone()), few_blocks(rows))
-    broken = Trial.on(replace(given, x=given.x.clone(), kv=given.kv.clone()), few_blocks(rows), seed=1)
+    sound = Trial.on(replace(given, kv=given.kv.clone()), FEW_BLOCKS)
+    broken = Trial.on(replace(given, x=given.x.clone(), kv=given.kv.clone()), FEW_BLOCKS, seed=1)
     broken.given.x[1, 5] = float("nan")
     sound.run()
     broken.run()

@@ -13,13 +13,9 @@ import torch
 from torch import Tensor
 
 from ttsbench.engine.attention import FrameCache
-from ttsbench.kernels.decoder_pass import DecoderPass, Shape, unsupported
+from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
 from ttsbench.kernels.fused_linear import linear
 from ttsbench.models.qwen3_tts.packed import PackedTalker
-
-PASS_ROWS = 16
-"""Most rows of a frame that passes run: 1.69, 2.14 and 3.36 ms at 1, 8 and 32 rows by passes, 2.32, 2.94 and 3.08 ms
-layer by layer (docs/measurements.md)."""
 
 
 class Predictor(Protocol):
@@ -46,7 +42,7 @@ def predictors(packed: PackedTalker, cache: FrameCache, max_rows: int, reserved:
     Passes leave `reserved` multiprocessors to what runs beside them.
     """
     layered = LayeredPredictor(packed, cache, max_rows)
-    rows = min(PASS_ROWS, max_rows)
+    rows = min(MAX_ROWS, max_rows)
     shape = Shape.of(packed.predictor.stack, packed.codebook_size)
     block_size = len(cache.positions)
     if unsupported(shape, rows, block_size, packed.dtype, packed.device, reserved) is not None:

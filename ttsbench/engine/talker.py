@@ -11,13 +11,8 @@ from torch import Tensor
 
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.kernels.attention import KVRows
-from ttsbench.kernels.decoder_pass import DecoderPass, Shape, unsupported
+from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
 from ttsbench.models.qwen3_tts.packed import PackedTalker
-
-TALKER_ROWS = 16
-"""Up to so many, a step is a pass. Measured on an H200: 28 layers of a pass take 1.3 ms at 8 rows and 1.4 ms at 16, but
-1.8 ms at 32, where launches of one product each pay as well.
-"""
 
 
 class TalkerPass:
@@ -44,11 +39,11 @@ class TalkerPass:
 
 
 def talker_pass(packed: PackedTalker, cache: PagedCache, max_rows: int, reserved: int) -> TalkerPass | None:
-    """For up to `max_rows` rows or `TALKER_ROWS`; None where every step runs layer by layer.
+    """For up to `max_rows` rows or `MAX_ROWS`; None where every step runs layer by layer.
 
     It leaves `reserved` multiprocessors to what runs beside it.
     """
-    rows = min(TALKER_ROWS, max_rows)
+    rows = min(MAX_ROWS, max_rows)
     shape = Shape.of(packed.talker.stack, len(packed.head))
     if unsupported(shape, rows, cache.block_size, packed.dtype, packed.device, reserved) is not None:
         return None

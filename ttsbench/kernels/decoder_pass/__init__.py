@@ -1,4 +1,4 @@
-"""A whole decoder stack in one launch: one position of up to 32 rows through layers, final norm and head.
+"""A whole decoder stack in one launch: one position of up to 16 rows through layers, final norm and head.
 
 For few rows a pass is as fast as its weights can be read, if nothing stops the reading; separate launches stop it at
 each, five times a layer and more. There is no such kernel for a CPU or for other GPUs, so callers ask `unsupported`

@@ -34,9 +34,8 @@ constexpr int WARPS = 8;                      // that multiply
 constexpr int THREADS = 32 * WARPS;
 constexpr int D = HIDDEN, F = INNER, H = NUM_HEADS, KH = NUM_KV_HEADS, E = HEAD_DIM, V = VOCABULARY;
 constexpr int GROUP = H / KH, QKV = (H + 2 * KH) * E;
-constexpr int HALVES = ROW_HALVES;            // stretches of eight rows: 1, 2 or 4
+constexpr int HALVES = ROW_HALVES;            // stretches of eight rows: 1 or 2, which a tensor core takes at once
 constexpr int ROWS = 8 * HALVES;              // at most
-constexpr int TALL = (HALVES + 1) / 2;        // tensor cores take sixteen rows at a time, two halves
 constexpr int UNIT = UNIT_TERMS;              // a unit of weights: 8 columns by so many terms
 constexpr int BLOCKS = UNIT / 32 / WARPS;     // of 32 terms, that a warp takes of a unit
 constexpr int PITCH = UNIT * 2 + 64;          // bytes between columns: eight lanes then read from eight different banks
@@ -46,7 +45,7 @@ constexpr int PAIRS = (F / 8 + GRID - 1) / GRID, TILES_V = (V / 8 + GRID - 1) / 
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr int MOST_TILES = larger(larger(TILES_QKV, 2 * PAIRS), larger(TILES_D, TILES_V));
 
-static_assert(HALVES == 1 || HALVES % 2 == 0, "what is beyond the rows must be a half that is not there at all");
+static_assert(HALVES == 1 || HALVES == 2, "a tensor core takes sixteen rows");
 static_assert(D % UNIT == 0 && H * E % UNIT == 0 && F % UNIT == 0, "products are cut into whole units");
 static_assert(UNIT % (32 * WARPS) == 0 && PITCH / 16 % 8 == 4, "lanes");
 static_assert(QKV / 8 >= GRID && F / 8 >= GRID && V / 8 >= GRID, "every block empties places, so every block must have read");
@@ -188,13 +187,6 @@ DEV void load_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit, i
     }
 }
 
-// Many rows are much to ask for in vain, and every block asks: one vector first, until it is there.
-DEV void await_one(const bf16* x, int K) {
-    const bf16* at = x + (size_t)first_row() * K + first_term() + (BLOCKS - 1) * 32;
-    while (is_empty(ld_relaxed_v4(at))) {}
-    __syncwarp();
-}
-
 // Ask again for what was not there.
 DEV void await_rows(uint4 (&a)[HALVES][BLOCKS], const bf16* x, int K, int unit) {
     bool missing = true;
@@ -226,12 +218,12 @@ DEV void apply_gains(uint4 (&a)[HALVES][BLOCKS], const bf16* gains, int unit) {
 }
 
 // Of two halves. Several chains of dependent products instead of one: a tensor core takes some 33 cycles for each link.
-DEV float4 multiply(const uint4 (&low)[BLOCKS], const uint4 (&high)[BLOCKS], const uint4 (&w)[BLOCKS]) {
+DEV float4 multiply(const uint4 (&a)[HALVES][BLOCKS], const uint4 (&w)[BLOCKS]) {
     constexpr int CHAINS = BLOCKS < 4 ? BLOCKS : 4;
     float sums[CHAINS][4] = {};
 #pragma unroll
     for (int i = 0; i < BLOCKS; ++i) {
-        const uint4 above = low[i], below = HALVES > 1 ? high[i] : make_uint4(0, 0, 0, 0);
+        const uint4 above = a[0][i], below = HALVES > 1 ? a[HALVES - 1][i] : make_uint4(0, 0, 0, 0);
         mma_bf16(sums[i % CHAINS], above.x, below.x, above.y, below.y, w[i].x, w[i].y);
         mma_bf16(sums[i % CHAINS], above.z, below.z, above.w, below.w, w[i].z, w[i].w);
     }
@@ -244,7 +236,7 @@ DEV float4 multiply(const uint4 (&low)[BLOCKS], const uint4 (&high)[BLOCKS], con
 
 struct Work {
     Ring ring;
-    float4* parts;       // [WARPS, MOST_TILES, TALL, 32] partial sums
+    float4* parts;       // [WARPS, MOST_TILES, 32] partial sums
     float* scales;       // [ROWS] 1 / rms
     unsigned* kept;      // the residual stream of this block's columns
     float* queries;      // [WARPS, GROUP, E]
@@ -254,8 +246,7 @@ struct Work {
 // not have them yet.
 DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, const bf16* gains) {
     uint4 a[HALVES][BLOCKS], next[HALVES][BLOCKS], w[BLOCKS];
-    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * TALL * 32 + threadIdx.x % 32;
-    if (HALVES > 2 && gains == nullptr) await_one(x, K);
+    float4* const parts = work.parts + threadIdx.x / 32 * MOST_TILES * 32 + threadIdx.x % 32;
     load_rows(next, x, K, 0, rows);
 #pragma unroll 1
     for (int unit = 0; unit < K / UNIT; ++unit) {
@@ -269,13 +260,10 @@ DEV void multiply_tiles(Work& work, const bf16* x, int K, int rows, int tiles, c
 #pragma unroll 1
         for (int tile = 0; tile < tiles; ++tile) {
             take_unit(w, work.ring);
-#pragma unroll
-            for (int t = 0; t < TALL; ++t) {
-                float4& part = parts[(tile * TALL + t) * 32];
-                float4 sum = multiply(a[2 * t], a[HALVES > 1 ? 2 * t + 1 : 0], w);
-                if (unit > 0) sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
-                part = sum;
-            }
+            float4& part = parts[tile * 32];
+            float4 sum = multiply(a, w);
+            if (unit > 0) sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+            part = sum;
         }
     }
 }
@@ -312,8 +300,8 @@ struct Place {
         float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
-            const float4* of_lane = work.parts + ((w * MOST_TILES + tile) * TALL + half / 2) * 32 + lane;
-            const float2 part = ((const float2*)of_lane)[half % 2];
+            const float4* of_lane = work.parts + (w * MOST_TILES + tile) * 32 + lane;
+            const float2 part = ((const float2*)of_lane)[half];
             sum.x += part.x;
             sum.y += part.y;
         }

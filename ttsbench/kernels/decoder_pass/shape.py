@@ -12,12 +12,13 @@ import torch
 from ttsbench.kernels import cuda_driver
 from ttsbench.kernels.decoder_pass.types import Stack
 
-MAX_ROWS = 32
-"""Rows from which on separate launches, whose products read a weight once for all rows, are as fast."""
+MAX_ROWS = 16
+"""A tensor core's. More in a warp were slower than separate launches, 3.36 against 3.08 ms a frame of 32 rows, and not
+the same twice (docs/measurements.md)."""
 
 UNITS = (1024, 512, 256)
 """Terms of a unit of weights, the larger the better: fewer waits for the same bytes."""
-HALVES = 1, 2, 4
+HALVES = 1, 2
 """Stretches of eight rows of a launch: a kernel for each."""
 WARPS, THREADS = 8, 384
 """Warps that multiply, and threads of a block: four warps more, one of which copies."""
@@ -159,7 +160,7 @@ def _shared_memory(shape: Shape, halves: int, unit: int, blocks: int) -> tuple[i
 
     most = max(tiles(shape.packed), 2 * tiles(shape.inner), tiles(shape.width), tiles(shape.vocabulary))
     queries, scales, kept = 8 * WARPS * shape.head_dim, 32 * halves, 128 * halves * tiles(shape.width)
-    return 8 * (2 * unit + 64), WARPS * most * 512 * -(-halves // 2), queries + scales + kept + 64
+    return 8 * (2 * unit + 64), WARPS * most * 512, queries + scales + kept + 64
 
 
 def unsupported(
