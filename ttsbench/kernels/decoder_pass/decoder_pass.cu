@@ -579,7 +579,6 @@ DEV void meet(Work& work, const Softmax& softmax, bf16* out) {
     }
 #else
     float* outs = (float*)work.parts;   // [WARPS, GROUP, E + 4]
-    sync_multipliers();                 // what lay there has been read
 #pragma unroll
     for (int g = 0; g < 2; ++g) {
         float* to = outs + (warp * GROUP + g) * (E + 4);
@@ -602,6 +601,7 @@ DEV void meet(Work& work, const Softmax& softmax, bf16* out) {
         }
         st_cg_u32(out + g * E + dim, pack_bf16(sum[0] / total, sum[1] / total));
     }
+    sync_multipliers();   // before anything else is written where `outs` lies
 #endif
 }
 
