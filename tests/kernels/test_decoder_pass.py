@@ -382,6 +382,8 @@ def test_what_cannot_run_is_refused() -> None:
     assert "multiples of 256 terms" in refusal(H200, width=1000)
     assert "multiples of 8" in refusal(H200, vocabulary=2050)
     assert "hold 1 units" in refusal(Machine(blocks=132, shared_bytes=64 * 1024))
+    small = {"width": 512, "inner": 512, "num_heads": 4, "num_kv_heads": 2, "vocabulary": 1024}
+    assert "3 or more column tiles" in refusal(H200, **small)
     few = replace(shape_of(PREDICTOR), vocabulary=512)
     assert Tiling.choose(few, 1, H200).blocks == 64, "blocks without a column of the head"
     assert unsupported(shape_of(PREDICTOR), 1, 16, torch.bfloat16, torch.device("cpu")) is not None

@@ -26,6 +26,10 @@ WARP_POSITIONS = 16
 """Up to so many positions, one warp attends for a row and head, else a block does."""
 CHUNK = 16
 """Positions that a warp takes at a time, which lie side by side in the cache."""
+PARTS_OF_A_TILE = 512
+"""Bytes of a warp's partial sums."""
+LEAST_TILES = 3
+"""Attention of a block meets where the partial sums of so many tiles lie."""
 MIN_SLOTS = 2
 """Units that a block must hold to have one on its way while it uses another."""
 
@@ -125,6 +129,8 @@ class Tiling:
         if shape.vocabulary % 8:
             raise ValueError(f"a pass takes multiples of 8 outputs of the head, not {shape.vocabulary}")
         unit_bytes, fixed, static = _shared_memory(shape, halves, unit, blocks)
+        if fixed // (WARPS * PARTS_OF_A_TILE) < LEAST_TILES:
+            raise ValueError(f"a pass takes products of {LEAST_TILES} or more column tiles on one of {blocks} blocks")
         slots = (machine.shared_bytes - fixed - static) // (unit_bytes + 16)
         if slots < MIN_SLOTS:
             raise ValueError(f"{machine.shared_bytes} bytes of shared memory hold {slots} units, not {MIN_SLOTS}")
@@ -160,7 +166,7 @@ def _shared_memory(shape: Shape, halves: int, unit: int, blocks: int) -> tuple[i
 
     most = max(tiles(shape.packed), 2 * tiles(shape.inner), tiles(shape.width), tiles(shape.vocabulary))
     queries, scales, kept = 8 * WARPS * shape.head_dim, 32 * halves, 128 * halves * tiles(shape.width)
-    return 8 * (2 * unit + 64), WARPS * most * 512, queries + scales + kept + 64
+    return 8 * (2 * unit + 64), WARPS * most * PARTS_OF_A_TILE, queries + scales + kept + 64
 
 
 def unsupported(
