@@ -56,6 +56,10 @@ CHECK = """
 """
 
 
+class NotCompiledError(Exception):
+    """No RuntimeError, which is what a kernel's own fault is: a source that is broken on purpose must still compile."""
+
+
 class EmulatedModule:
     """A source compiled for this machine."""
 
@@ -123,5 +127,5 @@ def _compiled(path: Path, source: CudaSource) -> ctypes.CDLL:
         command += ["-x", "c++", "-", "-o", str(library)]
         done = subprocess.run(command, input=text, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"g++ does not compile {path.name}:\n{done.stderr}")
+            raise NotCompiledError(f"g++ does not compile {path.name}:\n{done.stderr}")
         return ctypes.CDLL(str(library))

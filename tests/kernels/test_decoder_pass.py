@@ -431,6 +431,21 @@ def test_the_least_work_by_hand() -> None:
     assert work.flops == 2 * 3 * products + 2 * 4 * past_and_own * 4 * 128
 
 
+@pytest.mark.parametrize("capability", [(8, 9), (10, 0), (12, 0)])
+def test_other_devices_are_refused(capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red when a GPU is asked to compile what only Hopper has, or another one than torch's current to launch it."""
+    device = torch.device("cuda", 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    reason = unsupported(shape_of(PREDICTOR), 1, 16, torch.bfloat16, device)
+    assert reason is not None
+    assert f"not {capability[0]}.{capability[1]}" in reason
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert "current device" in (unsupported(shape_of(PREDICTOR), 1, 16, torch.bfloat16, device) or "")
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    assert "ROCm" in (unsupported(shape_of(PREDICTOR), 1, 16, torch.bfloat16, device) or "")
+
+
 @pytest.mark.parametrize("geometry", [PREDICTOR, TALKER, SMALL_TALKER], ids=lambda geometry: geometry.name)
 @pytest.mark.parametrize("rows", [8, 16])
 def test_released_shapes_compile_for_hopper(geometry: Geometry, rows: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.kernels.emulated import EmulatedModule
+from tests.kernels.emulated import EmulatedModule, NotCompiledError
 from ttsbench.kernels import nvrtc
 from ttsbench.kernels.cuda_source import CudaModule, CudaSource, compile_source
 
@@ -243,5 +243,5 @@ def test_what_does_not_compile_says_why(tmp_path: Path) -> None:
     """Red when the words of g++ are lost."""
     path = tmp_path / "wrong.cu"
     path.write_text('extern "C" __global__ void wrong(int* x) { *x = absent; }\n')
-    with pytest.raises(RuntimeError, match=r"wrong\.cu:(?s:.*)absent"):
+    with pytest.raises(NotCompiledError, match=r"wrong\.cu:(?s:.*)absent"):
         EmulatedModule(path)

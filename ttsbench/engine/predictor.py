@@ -6,6 +6,7 @@ gives the logits of codebook j. Shapes: R rows, D predictor width, Q codebooks, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from ttsbench.engine.attention import FrameCache
 from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
 from ttsbench.kernels.fused_linear import linear
 from ttsbench.models.qwen3_tts.packed import PackedTalker
+
+log = logging.getLogger(__name__)
 
 
 class Predictor(Protocol):
@@ -45,7 +48,8 @@ def predictors(packed: PackedTalker, cache: FrameCache, max_rows: int, reserved:
     rows = min(MAX_ROWS, max_rows)
     shape = Shape.of(packed.predictor.stack, packed.codebook_size)
     block_size = len(cache.positions)
-    if unsupported(shape, rows, block_size, packed.dtype, packed.device, reserved) is not None:
+    if reason := unsupported(shape, rows, block_size, packed.dtype, packed.device, reserved):
+        log.info("the code predictor runs layer by layer: %s", reason)
         return [layered]
     made = DecoderPass(packed.predictor.stack, cache.kv.flatten(2, 3), packed.codebook_size, reserved=reserved)
     return [PassPredictor(packed, cache, made, rows), layered]

@@ -6,6 +6,8 @@ device holds only one pass at a time. Shapes: R rows, D talker width, V talker v
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.kernels.attention import KVRows
 from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
 from ttsbench.models.qwen3_tts.packed import PackedTalker
+
+log = logging.getLogger(__name__)
 
 
 class TalkerPass:
@@ -45,7 +49,8 @@ def talker_pass(packed: PackedTalker, cache: PagedCache, max_rows: int, reserved
     """
     rows = min(MAX_ROWS, max_rows)
     shape = Shape.of(packed.talker.stack, len(packed.head))
-    if unsupported(shape, rows, cache.block_size, packed.dtype, packed.device, reserved) is not None:
+    if reason := unsupported(shape, rows, cache.block_size, packed.dtype, packed.device, reserved):
+        log.info("the talker runs layer by layer: %s", reason)
         return None
     made = DecoderPass(packed.talker.stack, cache.kv, len(packed.head), reserved=reserved)
     return TalkerPass(packed, cache, made, rows)

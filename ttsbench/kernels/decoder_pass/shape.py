@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ttsbench.kernels import cuda_driver
+from ttsbench.kernels import cuda_driver, nvrtc
 from ttsbench.kernels.decoder_pass.types import Stack
 
 MAX_ROWS = 16
@@ -101,7 +101,7 @@ class Tiling:
     blocks: int
     """One on each multiprocessor, or on as many as have something to do."""
     halves: int
-    """Stretches of eight rows: 1, 2 or 4."""
+    """Stretches of eight rows: 1 or 2."""
     unit: int
     slots: int
     """Units that a block holds."""
@@ -176,14 +176,20 @@ def unsupported(
 
     `block_size` is the cache's, in positions.
     """
-    if device.type != "cuda" or torch.cuda.get_device_capability(device)[0] < 9:
-        return "a pass needs a GPU that copies into shared memory by itself: Hopper or newer"
+    if device.type != "cuda" or torch.version.hip is not None:
+        return f"a pass is CUDA's, and this is {device.type if torch.version.hip is None else 'ROCm'}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability != (9, 0):
+        return f"a pass is written for Hopper, compute capability 9.0, not {capability[0]}.{capability[1]}"
+    if device.index not in (None, torch.cuda.current_device()):
+        return f"a pass runs on torch's current device, which is {torch.cuda.current_device()}, not {device.index}"
     if dtype != torch.bfloat16:
         return f"a pass computes in bfloat16, not {dtype}"
     if block_size % CHUNK:
         return f"a pass takes blocks of multiples of {CHUNK} positions, not of {block_size}"
     try:
+        nvrtc.compiler()
         Tiling.choose(shape, rows, Machine.of(device, reserved))
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: no compiler or no driver is found
         return str(error)
     return None
