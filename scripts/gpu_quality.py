@@ -411,7 +411,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     three = halves.add_parser("compare", help="score both")
     three.add_argument("folder", type=Path, help="what speak wrote")
     three.add_argument("run", type=Path, nargs="+", help="run folders of the CPU, as given to prepare")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    needed = [run / "run.json" for run in getattr(options, "run", ())]
+    needed += {"speak": lambda: [options.source], "compare": lambda: [options.folder / ABOUT]}.get(options.half, list)()
+    if missing := [str(path) for path in needed if not path.is_file()]:
+        parser.error(f"{options.half} reads files that are not there: {', '.join(missing)}")
+    return options
 
 
 if __name__ == "__main__":
