@@ -61,6 +61,7 @@ inline float __expf(float v) { return std::exp(v); }
 inline float __logf(float v) { return std::log(v); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __frcp_rn(float v) { return 1.0f / v; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
@@ -114,6 +115,18 @@ inline unsigned __ballot_sync(unsigned mask, bool vote) {
 }
 inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
 inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, !vote) == 0; }
+inline int emulated_reduction(const char* operation, unsigned mask, int v, int (*both)(int, int)) {
+    const emulator::Words* all = emulator::exchange(operation, mask, {static_cast<unsigned>(v)});
+    for (unsigned lane = 0; lane < 32; lane++)
+        if ((mask >> lane & 1) && lane != emulator::lane()) v = both(v, static_cast<int>(all[lane][0]));
+    return v;
+}
+inline int __reduce_add_sync(unsigned mask, int v) {
+    return emulated_reduction("__reduce_add_sync", mask, v, [](int a, int b) { return a + b; });
+}
+inline int __reduce_min_sync(unsigned mask, int v) {
+    return emulated_reduction("__reduce_min_sync", mask, v, [](int a, int b) { return min(a, b); });
+}
 
 // ---- Global memory ----
 

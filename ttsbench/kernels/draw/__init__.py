@@ -10,7 +10,9 @@ Shapes: B rows, S slots, Q codebooks, V codes, D width.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from ttsbench.kernels.draw import reference
@@ -45,9 +47,7 @@ def draw_first_code(
     `table` is [at least V, D] and `out` [B, D] with any row stride; the row of end of speech is copied like any other.
     """
     if logits.is_cuda:
-        from ttsbench.kernels.draw import triton
-
-        triton.draw_first_code(logits, rows, settings, rules, drawn, table, out)
+        _kernel(logits.device).draw_first_code(logits, rows, settings, rules, drawn, table, out)
     else:
         reference.draw_first_code(logits, rows, settings, rules, drawn, table, out)
 
@@ -66,8 +66,12 @@ def draw_code(
     `table` [at least V, D] and `out` [B, D] may both be None, for a code that is not fed back.
     """
     if logits.is_cuda:
-        from ttsbench.kernels.draw import triton
-
-        triton.draw_code(book, logits, rows, settings, drawn, table, out)
+        _kernel(logits.device).draw_code(book, logits, rows, settings, drawn, table, out)
     else:
         reference.draw_code(book, logits, rows, settings, drawn, table, out)
+
+
+def _kernel(device: torch.device) -> ModuleType:
+    from ttsbench.kernels.draw import cuda, triton
+
+    return cuda if cuda.supported(device) else triton

@@ -36,7 +36,8 @@ def draw_first_code(
     finite = _all_finite(logits)
     codes = _draw(0, _by_the_rules(logits, rows, rules), finite, rows, settings)
     rules.seen[rows.slots, codes] = True
-    _write(0, codes, finite, drawn)
+    drawn.codes.select(1, 0).copy_(codes)
+    drawn.finite.copy_(finite)
     torch.index_select(table, 0, codes, out=out)
 
 
@@ -53,7 +54,8 @@ def draw_code(
     logits = logits.float()
     finite = _all_finite(logits)
     codes = _draw(book, logits, finite, rows, settings)
-    _write(book, codes, finite, drawn)
+    drawn.codes.select(1, book).copy_(codes)
+    drawn.finite.logical_and_(finite)
     if table is not None and out is not None:
         torch.index_select(table, 0, codes, out=out)
 
@@ -88,11 +90,6 @@ def _uniforms(book: int, rows: Rows) -> Tensor:
     if rows.memo is not None:
         return rows.memo.uniforms[:, book]
     return uniforms(rows.seeds[rows.slots], rows.frames, torch.tensor([book], device=rows.slots.device))[:, 0]
-
-
-def _write(book: int, codes: Tensor, finite: Tensor, drawn: Drawn) -> None:
-    drawn.codes.select(1, book).copy_(codes)
-    drawn.finite.logical_and_(finite)
 
 
 def penalise_repeats(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:

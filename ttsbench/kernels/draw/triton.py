@@ -1,4 +1,4 @@
-"""A draw as one kernel: a program owns a row, holds its whole vocabulary in registers and never sorts.
+"""A draw as one kernel, for GPUs that `draw.cu` is not for: a program owns a row, holds its whole vocabulary in registers and never sorts.
 
 The k-th largest logit and the nucleus's border are searched over the bits of the scaled logits. Probabilities become
 integers, so that every sum is exact, in whatever order threads add it: the cumulative distribution rises with the code,
@@ -18,14 +18,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from ttsbench.kernels.draw.checks import check_rows, check_rules, check_table
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM
 from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
 from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
 
 WARPS = 8
-LARGEST_VOCABULARY = 8192
-"""A row must fit into one program's registers, and a count into 16 bits."""
-
 _LARGEST_UNIFORM = tl.constexpr(LARGEST_UNIFORM)
 _INFINITE = tl.constexpr(0x7F800000)
 """Bits of infinity: the distance of a forbidden code."""
@@ -171,9 +169,11 @@ def draw_kernel(  # type: ignore[no-untyped-def]
     code = tl.where(finite, code, 0).to(tl.int64)
 
     tl.store(codes_ptr + row * codes_stride + book, code)
-    tl.store(finite_ptr + row, tl.load(finite_ptr + row) & finite)
     if FIRST:
+        tl.store(finite_ptr + row, finite)
         tl.store(seen_ptr + slot * seen_stride + code, True)
+    else:
+        tl.store(finite_ptr + row, False, mask=~finite)
     if COPY:
         at = tl.arange(0, BLOCK_D)
         values = tl.load(table_ptr + code * table_stride + at, mask=at < D)
@@ -217,14 +217,11 @@ def _launch(
     out: Tensor | None,
 ) -> None:
     B, V = logits.shape
-    _check_rows(logits, rows, settings, drawn)
+    check_rows(logits, rows, settings, drawn)
     if rules is not None:
-        _check_rules(V, rules)
+        check_rules(V, rules)
     if table is not None and out is not None:
-        assert table.dtype is out.dtype
-        assert table.stride(1) == out.stride(1) == 1
-        assert len(table) >= V
-        assert out.shape == (B, table.shape[1])
+        check_table(B, V, table, out)
     draw_kernel[(B,)](
         book,
         logits,
@@ -260,33 +257,3 @@ def _launch(
         enable_fp_fusion=False,
         **overlap(logits),
     )
-
-
-def _check_rows(logits: Tensor, rows: Rows, settings: DrawSettings, drawn: Drawn) -> None:
-    """The kernel believes in dtypes and unit strides; only rows of logits and codes may be apart."""
-    B, V = logits.shape
-    assert V <= LARGEST_VOCABULARY
-    assert logits.dtype in (torch.float32, torch.bfloat16)
-    assert logits.stride(1) == drawn.codes.stride(1) == 1
-    assert rows.slots.shape == rows.frames.shape == drawn.finite.shape == (B,)
-    assert len(drawn.codes) == B
-    _check_dtypes((drawn.codes, rows.slots, rows.frames, rows.seeds), torch.int64)
-    _check_dtypes((settings.temperature, settings.top_p), torch.float32)
-    _check_dtypes((settings.sample, drawn.finite), torch.bool)
-    _check_dtypes((settings.top_k,), torch.int32)
-    one_value_each = (*vars(settings).values(), rows.slots, rows.frames, rows.seeds, drawn.finite)
-    assert all(column.is_contiguous() for column in one_value_each)
-
-
-def _check_rules(V: int, rules: FirstCodeRules) -> None:
-    assert rules.seen.shape[1] == V
-    assert rules.seen.stride(1) == 1
-    assert rules.penalty.is_contiguous()
-    assert rules.min_frames.is_contiguous()
-    _check_dtypes((rules.seen,), torch.bool)
-    _check_dtypes((rules.penalty,), torch.float32)
-    _check_dtypes((rules.min_frames,), torch.int32)
-
-
-def _check_dtypes(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> None:
-    assert all(tensor.dtype is dtype for tensor in tensors), (dtype, [tensor.dtype for tensor in tensors])

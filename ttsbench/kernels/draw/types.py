@@ -97,4 +97,6 @@ class Drawn:
     codes: Tensor
     """int64 [B, Q]; a draw writes its own column."""
     finite: Tensor
-    """bool [B]: stays True as long as all logits of the row are finite. A row with others draws code 0."""
+    """bool [B]: True from the first code on, as long as all logits of the row are finite. A row with others draws
+    code 0.
+    """
