@@ -48,6 +48,7 @@ class StreamingCodec:
         self.tails = [part.view(num_slots, tail, channels).transpose(1, 2) for part, (channels, tail) in parts]
         self.keys = [self._zeros(*ring_shape) for _ in range(config.num_layers)]
         self.values = [self._zeros(*ring_shape) for _ in range(config.num_layers)]
+        self._pasts: dict[int, list[Tensor]] = {}
 
     @property
     def state(self) -> tuple[Tensor, ...]:
@@ -64,8 +65,8 @@ class StreamingCodec:
         The host knows the slots, so no index travels to the device.
         """
         for slot in slots:
-            # Tails are kept transposed; turned back they are contiguous, which one launch for all of them needs.
-            torch._foreach_zero_([tensor[slot].T if tensor.dim() == 3 else tensor[slot] for tensor in self.state])
+            self.position[slot].zero_()
+            torch._foreach_zero_(self._past(slot))
 
     def step(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [B, n * hop] of the next n frames `codes` [B, n, Q] int64 of the streams in `slots` [B] int64, each once.
@@ -78,6 +79,16 @@ class StreamingCodec:
             return self.decoder.decode(codes)
         pieces = [self._pass(piece, slots) for piece in torch.split(codes, self.max_frames, dim=1)]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+
+    def _past(self, slot: int) -> list[Tensor]:
+        """All tails and rings of one slot: of one dtype and contiguous, so that one launch clears them.
+
+        Kept, as it takes the host longer to find so many pieces than to clear them.
+        """
+        if slot not in self._pasts:
+            tails = [tail[slot].T for tail in self.tails]  # kept transposed
+            self._pasts[slot] = [*tails, *(ring[slot] for ring in (*self.keys, *self.values))]
+        return self._pasts[slot]
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(self.num_slots, *shape, dtype=self.decoder.dtype, device=self.decoder.device)
