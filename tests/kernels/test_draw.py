@@ -1,7 +1,7 @@
 """Draws: the kernels against the reference, and what all of them owe their callers.
 
-A check runs over the Triton kernel in the interpreter, over the CUDA kernel in the emulator, and over both on a GPU; what
-it imports lazily needs Triton.
+A check runs over the Triton kernel in the interpreter, over the CUDA kernel in the emulator, and over both on a GPU;
+what it imports lazily needs Triton.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from ttsbench.core import DrawParams
 from ttsbench.kernels import draw
 from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.draw import reference
-from ttsbench.kernels.draw.cases import BOOK, CASES, MIXED, NUM_CODEBOOKS, Case, Inputs, make, run, settings_of
+from ttsbench.kernels.draw.cases import BOOK, CASES, MIXED, NUM_CODEBOOKS, Case, Draws, Inputs, make, run, settings_of
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM, uniform_of, uniforms
 from ttsbench.kernels.draw.types import RowDraws
 
@@ -37,7 +37,7 @@ KERNELS = pytest.mark.parametrize("name", ["cuda", "triton"])
 """On a GPU."""
 
 
-def kernel(name: str) -> ModuleType | SimpleNamespace:
+def kernel(name: str) -> Draws:
     """`cuda`, `triton`, or `emulated`: the first on a CPU."""
     if name == "triton":
         from ttsbench.kernels.draw import triton
@@ -81,9 +81,7 @@ def steady_rows(given: Inputs) -> Tensor:
     return torch.stack(codes).eq(codes[0]).all(dim=0)
 
 
-def compare(
-    case: Case, device: str, dtype: torch.dtype | None = None, seed: int = 0, name: str | None = None
-) -> None:
+def compare(case: Case, device: str, dtype: torch.dtype | None = None, seed: int = 0, name: str | None = None) -> None:
     """Codes, flags, marks and embeddings of the kernel are those of the reference, and nothing else is written.
 
     In the case's own dtype if none is given, and by the kernel that the device would choose.
@@ -357,7 +355,9 @@ def test_settings_compile_nothing(name: str):
         for params in MIXED:
             for rows in (1, 16, 17):
                 given = make(replace(base, params=(params,), rows=rows), "cuda")
-                module.draw_code(book % 16, given.logits, given.rows, given.settings, given.drawn, given.table, given.out)
+                module.draw_code(
+                    book % 16, given.logits, given.rows, given.settings, given.drawn, given.table, given.out
+                )
         if first is None:
             first = compilations()
     assert compilations() == first

@@ -37,6 +37,27 @@ def compare(case: cases.Case, device: str, dtype: torch.dtype) -> None:
         assert error <= TOLERANCE[dtype], f"{case.name}, {dtype}, {what}: {error:.1e}"
 
 
+def check_gathered(device: str) -> None:
+    """Rows of a longer tensor, one of them twice: the norm that they have when they stand alone, and the rows."""
+    from ttsbench.kernels.rms_norm.triton import add_rms_norm, gathered_rms_norm
+
+    x, _, weight, eps = vars(cases.inputs(cases.Case("", 9, 37), device, torch.float32)).values()
+    where = torch.tensor([7, 0, 7, 3], device=device)
+    normed, rows = gathered_rms_norm(x, where, weight, eps)
+    assert torch.equal(rows, x[where])
+    assert torch.equal(normed, add_rms_norm(x[where], None, weight, eps)[0])
+
+
+def test_gathered_rows_have_their_own_norm_in_the_interpreter() -> None:
+    """Red if a row is taken or left by its number in the result."""
+    run_interpreted(check_gathered)
+
+
+@pytest.mark.gpu
+def test_gathered_rows_have_their_own_norm_on_a_gpu() -> None:
+    check_gathered("cuda")
+
+
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
     """Red when columns past the width enter the mean, eps is left out, or the residual is added after the norm."""
     run_interpreted(check)

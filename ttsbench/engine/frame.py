@@ -46,7 +46,7 @@ class FrameStep:
         count = len(hidden)
         control = self.state.control.device
         rows = Rows(control["frame_slots"][:count], control["frames"][:count], self.state.seeds)
-        drawn = Drawn(self.codes[:count], self.sound[:count].fill_(True))
+        drawn = Drawn(self.codes[:count], self.sound[:count])
         normed = hidden if isinstance(hidden, Normed) else Normed(hidden)
         self._draw(normed, logits, prepared(rows, self.codes.shape[1]), drawn)
         frames = FrameRows(

@@ -23,12 +23,11 @@ from ttsbench.engine.slot_state import SlotState
 from ttsbench.engine.talker import talker_pass
 from ttsbench.kernels.attention import KVRows
 from ttsbench.kernels.fused_linear import Normed
+from ttsbench.kernels.pack_frame import pack_frame
+from ttsbench.kernels.rms_norm import gathered_rms_norm
 from ttsbench.models.qwen3_tts.codec_frame import FrameCodec
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.packed import Attend, PackedTalker
-
-FINITE_PCM = 8
-"""Flag that the codec adds to a row's report: all its samples are finite."""
 
 
 class StepProgram:
@@ -55,14 +54,15 @@ class StepProgram:
         self.hidden = torch.zeros((max_rows, packed.talker.config.hidden_size), device=device, dtype=packed.dtype)
         self.codec_input = torch.zeros((max_frames, books + 2), dtype=torch.int64, device=device)
         self.packed_output = torch.zeros((max_frames, hop + books + 1), device=device)
-        """PCM, then codes and flags as the bits of int32."""
+        """Of each row of `codec_input`: see `pack_frame`."""
         self._codec = codec
         self._frame_codec = None if device.type == "cpu" else FrameCodec(codec, max_frames)
 
     def talker(self, rows: int, plan: StepPlan | None, query_len: int) -> Normed:
         """Hidden states of the first `rows` packed rows. A CPU needs the `plan` that they came from."""
-        x = self.cache.inputs.index_select(0, self.control.device["kv_slots"][:rows])
-        return self.packed.talker.run(x, self._attend(rows, plan, query_len))
+        talker, where = self.packed.talker, self.control.device["kv_slots"][:rows]
+        normed, x = gathered_rms_norm(self.cache.inputs, where, talker.layers[0].input_norm, talker.config.rms_norm_eps)
+        return talker.run(x, self._attend(rows, plan, query_len), Normed(normed))
 
     def decode(self, rows: int, plan: StepPlan | None = None) -> None:
         """A step of decode rows alone: each slot has one row, and each row yields a frame."""
@@ -92,11 +92,7 @@ class StepProgram:
             pcm = self._codec.step(codes[:, None], slots).float()
         else:
             pcm = self._frame_codec(codes, slots)
-        hop = pcm.shape[1]
-        self.packed_output[:frames, :hop] = pcm
-        words = self.packed_output.view(torch.int32)[:frames, hop:]
-        words[:, :books] = report[:, :books]
-        words[:, books] = report[:, books] + FINITE_PCM * pcm.isfinite().all(dim=1)
+        pack_frame(pcm, report, self.packed_output[:frames])
 
     def _attend(self, rows: int, plan: StepPlan | None, query_len: int) -> Attend:
         where = self._where(rows)

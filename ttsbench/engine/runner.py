@@ -24,12 +24,13 @@ from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
-from ttsbench.engine.program import FINITE_PCM, StepProgram
+from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState, slot_layout
 from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.next_input import ENDED, LAST, SOUND
+from ttsbench.kernels.pack_frame import FINITE_PCM
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.packed import PackedTalker

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ MIXED = (
     DrawParams(top_k=1),
     DrawParams(top_k=2, temperature=2.0),
     DrawParams(top_k=5000, temperature=0.5),
+    DrawParams(top_k=200),
     DrawParams(top_k=0, top_p=0.8),
     DrawParams(top_k=50, top_p=0.5, temperature=1.3),
     DrawParams(top_k=0, top_p=0.01),
@@ -143,7 +144,17 @@ BOOK = 5
 """Of a draw that is not the first."""
 
 
-def run(module: ModuleType, given: Inputs) -> Tensor:
+class Draws(Protocol):
+    """A module with both draws, or what stands for one."""
+
+    @property
+    def draw_first_code(self) -> Callable[..., None]: ...
+
+    @property
+    def draw_code(self) -> Callable[..., None]: ...
+
+
+def run(module: Draws, given: Inputs) -> Tensor:
     """Draw by `module` as the case says; the codes [B]."""
     if given.rules is not None:
         assert given.out is not None

@@ -1,4 +1,6 @@
-"""A draw as one kernel, for GPUs that `draw.cu` is not for: a program owns a row, holds its whole vocabulary in registers and never sorts.
+"""A draw as one kernel, for GPUs that `draw.cu` is not for.
+
+A program owns a row, holds its whole vocabulary in registers and never sorts.
 
 The k-th largest logit and the nucleus's border are searched over the bits of the scaled logits. Probabilities become
 integers, so that every sum is exact, in whatever order threads add it: the cumulative distribution rises with the code,
@@ -13,7 +15,6 @@ Shapes: B rows, S slots, Q codebooks, V codes, D width of the embedding table.
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor

@@ -78,10 +78,11 @@ class PackedStack:
             down=mlp.down_proj.weight.detach(),
         )
 
-    def run(self, x: Tensor, attend: Attend) -> Normed:
-        """Hidden states after the final norm of input rows `x` [N, D]."""
-        eps = self.config.rms_norm_eps
-        normed, residual = Normed(add_rms_norm(x, None, self.layers[0].input_norm, eps)[0]), x
+    def run(self, x: Tensor, attend: Attend, normed: Normed | None = None) -> Normed:
+        """Hidden states after the final norm of input rows `x` [N, D]; `normed` is their first norm, if it is there."""
+        eps, residual = self.config.rms_norm_eps, x
+        if normed is None:
+            normed = Normed(add_rms_norm(x, None, self.layers[0].input_norm, eps)[0])
         norms = [*(layer.input_norm for layer in self.layers[1:]), self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, norms, strict=True)):
             attended = attend(index, linear(normed, layer.qkv), layer.heads)
