@@ -20,6 +20,7 @@ constexpr unsigned FULL = 0xffffffffu;
 constexpr int THREADS = 128, WARPS = THREADS / 32;
 constexpr int INFINITE = 0x7f800000;  // bits of infinity: the distance of a forbidden code
 constexpr int LOWEST = -2147483647 - 1;
+#define FORBIDDEN __int_as_float(0xff800000)
 constexpr float ONE = 1099511627776.0f;  // 2^40, weight of the likeliest code; the smallest that counts is 1, e^-27.7 of that
 constexpr float LARGEST_UNIFORM = 1.0f - 1.0f / 16777216.0f;
 
@@ -45,9 +46,10 @@ struct Draw {
 };
 
 struct Shared {
-    int nearest[THREADS];   // of each thread, then the distances of the candidates
-    int distance[THREADS];
+    int nearest[THREADS];  // of each thread, as falling() gives it
+    float logit[THREADS];  // of each candidate
     int id[THREADS];
+    int distance[THREADS];
     int counts[2][WARPS];
     u64 sums[2][WARPS];
     int code;
@@ -129,6 +131,35 @@ __device__ __forceinline__ float draw_uniform(u64 seed, unsigned frame, unsigned
     return uniform_of(c0);
 }
 
+// ---- Division of many numbers by one ----
+
+// Where a quotient is far from the ends of the exponents, and exact by the steps below.
+__device__ __forceinline__ bool is_simple(float v) {
+    float size = fabsf(v);
+    return size == 0.0f || (size > 1.0f / ONE && size < ONE);
+}
+
+// As __fdiv_rn, whose special cases cost a branch each: without these the divisions of a thread overlap. The first quotient is
+// off by two units in the last place at most, the second by one, from where the third step gives the nearest (Markstein).
+template <int N>
+__device__ __forceinline__ void divide(float (&x)[N], float by) {
+    float reciprocal = __frcp_rn(by);
+    bool simple = is_simple(by);
+#pragma unroll
+    for (int i = 0; i < N; i++) simple &= is_simple(x[i]);
+    if (simple) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            float q = __fmul_rn(x[i], reciprocal);
+            q = __fmaf_rn(__fmaf_rn(-q, by, x[i]), reciprocal, q);
+            x[i] = __fmaf_rn(__fmaf_rn(-q, by, x[i]), reciprocal, q);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fdiv_rn(x[i], by);
+    }
+}
+
 // ---- Logits ----
 
 // Integers that fall as the number rises, and the number again.
@@ -178,28 +209,29 @@ __device__ __forceinline__ void load_logits(float (&x)[HELD], const Draw& p, lon
 }
 
 // What codebook 0 knows beside the logits; -inf where a code must not be drawn.
-__device__ __forceinline__ void apply_rules(float (&x)[HELD], const Draw& p, long long slot, long long frame, int first) {
-    const unsigned char* seen = p.seen + slot * p.seen_stride;
-    float penalty = p.penalty[slot];
-    bool too_early = frame < p.min_frames[slot];
+__device__ __forceinline__ void apply_rules(
+    float (&x)[HELD], const Draw& p, const unsigned char* seen, float penalty, bool too_early, int first) {
+    bool was[HELD];
 #pragma unroll
     for (int i = 0; i < HELD; i += VECTOR) {
-        unsigned char was[VECTOR];
         bool known = first + i < p.vocabulary;
 #if VECTOR == 8
         uint2 words = known ? ld_cg_v2(seen + first + i) : make_uint2(0, 0);
 #pragma unroll
-        for (int j = 0; j < 8; j++) was[j] = (j < 4 ? words.x : words.y) >> 8 * (j % 4) & 255;
+        for (int j = 0; j < 8; j++) was[i + j] = (j < 4 ? words.x : words.y) >> 8 * (j % 4) & 255;
 #else
-        was[0] = known ? seen[first + i] : 0;
+        was[i] = known && seen[first + i];
 #endif
+    }
+    float lessened[HELD];
 #pragma unroll
-        for (int j = 0; j < VECTOR; j++) {
-            float& logit = x[i + j];
-            int code = first + i + j;
-            if (was[j]) logit = logit > 0.0f ? __fdiv_rn(logit, penalty) : __fmul_rn(logit, penalty);
-            if (code == p.eos ? too_early : code >= p.first_control_id) logit = __int_as_float(0xff800000);
-        }
+    for (int i = 0; i < HELD; i++) lessened[i] = was[i] && x[i] > 0.0f ? x[i] : 0.0f;
+    divide(lessened, penalty);
+#pragma unroll
+    for (int i = 0; i < HELD; i++) {
+        int code = first + i;
+        if (was[i]) x[i] = x[i] > 0.0f ? lessened[i] : __fmul_rn(x[i], penalty);
+        if (code == p.eos ? too_early : code >= p.first_control_id) x[i] = FORBIDDEN;
     }
 }
 
@@ -216,10 +248,10 @@ __device__ __forceinline__ int smaller(const int* all, int count, int mine) {
     return found;
 }
 
-// Limit of the k smallest distances, ties with the k-th included, by halving; `high` is an exclusive limit of at least k.
+// Exclusive limit of the k smallest distances, ties with the k-th included, by halving.
 template <int N>
-__device__ __forceinline__ int limit_of_nearest(Block& block, const int (&distance)[N], int k, int high) {
-    int low = 0, below_high = -1;
+__device__ __forceinline__ int limit_of_nearest(Block& block, const int (&distance)[N], int k) {
+    int low = 0, high = INFINITE + 1, below_high = -1;
     while (high - low > 1 && below_high != k) {
         int middle = low + (high - low) / 2, mine = 0;
 #pragma unroll
@@ -291,42 +323,54 @@ __device__ __forceinline__ void draw_among(
     }
 }
 
-// Sampling from the logits `x`, of which the farthest is `largest`: leaves the code in the block's shared memory.
+// Sampling from the logits `x`, of which `largest` is the largest: leaves the code in the block's shared memory. `nearest` is the
+// thread's own largest one.
 __device__ __forceinline__ void sample(
     Block& block, const float (&x)[HELD], int first, int nearest, float largest, const Draw& p, float temperature, int top_k,
     float top_p, float uniform) {
     Shared& shared = block.shared;
     bool all = top_k <= 0 || top_k >= p.vocabulary;
-    int farthest = INFINITE;
-    if (!all && top_k <= THREADS) {
+    float reach = -FORBIDDEN;
+    if (!all && top_k <= THREADS && temperature < ONE) {
         bool near = smaller(shared.nearest, THREADS, nearest) < top_k;
         int kth = block_max(block, near ? nearest : LOWEST);
-        farthest = __float_as_int(__fdiv_rn(of_falling(kth) - largest, temperature)) & 0x7fffffff;
+        // And whatever may be at the same distance once that is divided by the temperature.
+        reach = (largest - of_falling(kth)) * 1.000001f + 1e-26f;
     }
-    int distance[HELD], mine = 0;
+    int mine = 0;
 #pragma unroll
-    for (int i = 0; i < HELD; i++) {
-        distance[i] = __float_as_int(__fdiv_rn(x[i] - largest, temperature)) & 0x7fffffff;
-        mine += distance[i] <= farthest;
-    }
+    for (int i = 0; i < HELD; i++) mine += largest - x[i] <= reach;
     int candidates, place = sum_before(block, shared.counts, mine, candidates);
     if (!all && candidates <= THREADS) {
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            if (distance[i] <= farthest) {
-                shared.distance[place] = distance[i];
+            if (largest - x[i] <= reach) {
+                shared.logit[place] = x[i];
                 shared.id[place++] = first + i;
             }
         }
         __syncthreads();
-        int one[1] = {shared.distance[block.thread]}, id[1] = {shared.id[block.thread]};
-        int limit = smaller(shared.distance, candidates, one[0]) < top_k ? INFINITE : 0;
-        draw_among(block, one, id, limit, top_p, uniform);
+        int distance[1] = {INFINITE}, id[1] = {0};
+        if (block.thread < candidates) {
+            distance[0] = __float_as_int(__fdiv_rn(shared.logit[block.thread] - largest, temperature)) & 0x7fffffff;
+            id[0] = shared.id[block.thread];
+        }
+        shared.distance[block.thread] = distance[0];
+        __syncthreads();
+        int limit = smaller(shared.distance, candidates, distance[0]) < top_k ? INFINITE : 0;
+        draw_among(block, distance, id, limit, top_p, uniform);
     } else {
-        int limit = all ? INFINITE : limit_of_nearest(block, distance, top_k, farthest + 1);
-        int id[HELD];
+        float scaled[HELD];
 #pragma unroll
-        for (int i = 0; i < HELD; i++) id[i] = first + i;
+        for (int i = 0; i < HELD; i++) scaled[i] = x[i] == FORBIDDEN ? 0.0f : x[i] - largest;
+        divide(scaled, temperature);
+        int distance[HELD], id[HELD];
+#pragma unroll
+        for (int i = 0; i < HELD; i++) {
+            distance[i] = x[i] == FORBIDDEN ? INFINITE : __float_as_int(scaled[i]) & 0x7fffffff;
+            id[i] = first + i;
+        }
+        int limit = all ? INFINITE : limit_of_nearest(block, distance, top_k);
         draw_among(block, distance, id, limit, top_p, uniform);
     }
 }
@@ -351,8 +395,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
     float temperature = p.temperature[slot], top_p = p.top_p[slot];
     int top_k = p.top_k[slot];
     float uniform = draw_uniform(p.seeds[slot], static_cast<unsigned>(frame), p.book);
-    shared.distance[thread] = INFINITE;  // the place of a candidate, if there are so many
-    shared.id[thread] = 0;
+#ifdef FIRST
+    float penalty = p.penalty[slot];
+    bool too_early = frame < p.min_frames[slot];
+#endif
     if (thread == 0) shared.code = 0;
     int first = thread * HELD;
     gdc_wait();
@@ -363,12 +409,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
 #pragma unroll
     for (int i = 0; i < HELD; i++) finite &= (__float_as_int(x[i]) & 0x7fffffff) < INFINITE;
 #ifdef FIRST
-    apply_rules(x, p, slot, frame, first);
+    apply_rules(x, p, p.seen + slot * p.seen_stride, penalty, too_early, first);
 #endif
-    float mine = __int_as_float(0xff800000);
+    float mine = FORBIDDEN;
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
-        if (first + i >= p.vocabulary) x[i] = __int_as_float(0xff800000);
+        if (first + i >= p.vocabulary) x[i] = FORBIDDEN;
         mine = fmaxf(mine, x[i]);
     }
     int nearest = falling(mine);
