@@ -64,12 +64,21 @@ def frame_cache(packed: PackedTalker, rows: int) -> FrameCache:
     return made
 
 
-def logits_of(predictor: Predictor, inputs: Tensor) -> list[Tensor]:
-    """One frame's, from the input rows [positions, R, D]; each is checked to be there before the next is asked for."""
+def logits_of(predictor: Predictor, inputs: Tensor, weight: Tensor) -> list[Tensor]:
+    """One frame's, from the input rows [positions, R, D], whose first norm has this `weight`.
+
+    Each is checked to be there before the next is asked for.
+    """
     pairs = predictor.inputs(inputs.shape[1])
     pairs[:, 0], pairs[:, 1] = inputs[0], inputs[1]
     out = [predictor.first(pairs).clone()]
-    return out + [predictor.next(book, x).clone() for book, x in enumerate(inputs[2:], start=2)]
+    normed = predictor.normed(inputs.shape[1])
+    for book, x in enumerate(inputs[2:], start=2):
+        if normed is not None and normed.squares is not None:
+            normed.rows.copy_(x.float() * weight.float())
+            normed.squares[0] = x.float().square().sum(1)
+        out.append(predictor.next(book, x, normed).clone())
+    return out
 
 
 def compare(passes: PassPredictor, layered: LayeredPredictor, positions: int, rows: int) -> None:
@@ -78,7 +87,7 @@ def compare(passes: PassPredictor, layered: LayeredPredictor, positions: int, ro
     shape = positions, rows, packed.predictor.config.hidden_size
     for _ in range(2):
         inputs = torch.randn(shape).to(packed.device, packed.dtype)
-        ours, theirs = logits_of(passes, inputs), logits_of(layered, inputs)
+        ours, theirs = (logits_of(one, inputs, packed.predictor.layers[0].input_norm) for one in (passes, layered))
         assert len(ours) == len(theirs) == positions - 1
         for book, (one, other) in enumerate(zip(ours, theirs, strict=True), start=1):
             gap = ((one.double() - other.double()).norm(dim=1) / other.double().norm(dim=1)).max()

@@ -19,7 +19,7 @@ from ttsbench.engine import frame
 from ttsbench.engine.fused import FusedEngine, FusedOptions
 from ttsbench.engine.runner import StepOutput
 from ttsbench.engine.scheduler import StepPlan
-from ttsbench.kernels.draw import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 
 TOY = "toy-custom-voice"
@@ -172,9 +172,10 @@ def change_logits(
 
     def changed_book(
         number: int, logits: Tensor, rows: Rows, settings: DrawSettings, drawn: Drawn, table: Tensor | None,
-        out: Tensor | None,
+        out: Tensor | None, norm: RowNorm | None = None,
     ) -> None:  # fmt: skip
-        draw_code(number, logits if book is None else book(number, logits, rows), rows, settings, drawn, table, out)
+        changed = logits if book is None else book(number, logits, rows)
+        draw_code(number, changed, rows, settings, drawn, table, out, norm)
 
     monkeypatch.setattr(frame, "draw_first_code", changed_first)
     monkeypatch.setattr(frame, "draw_code", changed_book)

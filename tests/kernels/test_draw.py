@@ -102,6 +102,11 @@ def compare(case: Case, device: str, dtype: torch.dtype | None = None, seed: int
     if ours.out is not None and theirs.out is not None:
         outcome.append((ours.out, theirs.out))
         assert not ours.out._base[:, 0].any(), case.name  # type: ignore[index]
+    if ours.norm is not None and theirs.norm is not None:
+        outcome.append((ours.norm.squares, theirs.norm.squares))
+        exact = name != "triton" or device != "cpu"  # the interpreter cuts bfloat16 off and does not round
+        off = 0.0 if exact else 2**-7
+        torch.testing.assert_close(ours.norm.rows.cpu()[steady], theirs.norm.rows[steady], rtol=off, atol=0)
     for of_kernel, of_reference in outcome:
         wrong = int((of_kernel.cpu() != of_reference)[steady].sum())
         assert wrong == 0, f"{case.name}, {case.dtype}: {wrong} values differ"

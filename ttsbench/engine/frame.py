@@ -14,7 +14,7 @@ from ttsbench.engine.attention import FrameCache
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.predictor import Predictor, predictors
 from ttsbench.engine.slot_state import SlotState
-from ttsbench.kernels.draw import Drawn, Rows, draw_code, draw_first_code, prepared
+from ttsbench.kernels.draw import Drawn, RowNorm, Rows, draw_code, draw_first_code, prepared
 from ttsbench.kernels.fused_linear import Normed, linear
 from ttsbench.kernels.next_input import FrameRows, next_input
 from ttsbench.models.qwen3_tts.packed import PackedTalker
@@ -77,9 +77,19 @@ class FrameStep:
         if logits is None:
             logits = linear(hidden, packed.head)
         draw_first_code(logits, rows, state.talker, state.rules, drawn, packed.code_rows[0], pairs[:, 1])
-        x = torch.empty_like(pairs[:, 1])
+        x, normed = torch.empty_like(pairs[:, 1]), predictor.normed(count)
         last = len(packed.lm_heads)
         for book in range(1, last + 1):
-            logits = predictor.first(pairs) if book == 1 else predictor.next(book, x)
-            table, into = (None, None) if book == last else (packed.code_rows[book], x)
-            draw_code(book, logits, rows, state.predictor, drawn, table, into)
+            logits = predictor.first(pairs) if book == 1 else predictor.next(book, x, normed)
+            if book == last:
+                draw_code(book, logits, rows, state.predictor, drawn, None, None)
+            else:
+                norm = self._row_norm(book, normed)
+                draw_code(book, logits, rows, state.predictor, drawn, packed.code_rows[book], x, norm)
+
+    def _row_norm(self, book: int, normed: Normed | None) -> RowNorm | None:
+        """What the first layer makes of the rows of codebook `book`, written into `normed`."""
+        if normed is None or normed.squares is None:
+            return None
+        weight = self.packed.predictor.layers[0].input_norm
+        return RowNorm(weight, self.packed.code_squares[book], normed.rows, normed.squares[0])

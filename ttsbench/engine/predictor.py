@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ttsbench.engine.attention import FrameCache
 from ttsbench.kernels.decoder_pass import MAX_ROWS, DecoderPass, Shape, unsupported
-from ttsbench.kernels.fused_linear import linear
+from ttsbench.kernels.fused_linear import Normed, is_fused, linear
 from ttsbench.models.qwen3_tts.packed import PackedTalker
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,11 @@ class Predictor(Protocol):
         """Logits [R, V] of codebook 1 from the rows in `inputs`."""
         ...
 
-    def next(self, book: int, x: Tensor) -> Tensor:
+    def normed(self, rows: int) -> Normed | None:
+        """Memory for the first norm of the input rows of `next`, if that is to be there with them."""
+        ...
+
+    def next(self, book: int, x: Tensor, normed: Normed | None) -> Tensor:
         """Logits [R, V] of codebook `book` >= 2 from the input rows `x` [R, D] of its position."""
         ...
 
@@ -71,8 +75,16 @@ class LayeredPredictor:
         out = self.packed.predictor.run(x.flatten(0, 1), self.cache.attend_first_two(len(x)))
         return linear(out.every(1, 2), self.packed.lm_heads[0])
 
-    def next(self, book: int, x: Tensor) -> Tensor:
-        out = self.packed.predictor.run(x, self.cache.attend(len(x), book))
+    def normed(self, rows: int) -> Normed | None:
+        stack = self.packed.predictor
+        weight = stack.layers[0].qkv
+        if not is_fused(rows, weight):
+            return None
+        squares = torch.empty((1, rows), device=weight.device)
+        return Normed(weight.new_empty(rows, weight.shape[1]), squares, stack.config.rms_norm_eps)
+
+    def next(self, book: int, x: Tensor, normed: Normed | None) -> Tensor:
+        out = self.packed.predictor.run(x, self.cache.attend(len(x), book), normed)
         return linear(out, self.packed.lm_heads[book - 1])
 
 
@@ -99,7 +111,10 @@ class PassPredictor:
         self._run(0, x[:, 0], 1)  # for its keys and values
         return self._run(1, x[:, 1], 1)
 
-    def next(self, book: int, x: Tensor) -> Tensor:
+    def normed(self, rows: int) -> None:
+        return None
+
+    def next(self, book: int, x: Tensor, normed: Normed | None) -> Tensor:
         return self._run(book, x, book)
 
     def _run(self, position: int, x: Tensor, book: int) -> Tensor:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ttsbench.kernels.draw import reference
 from ttsbench.kernels.draw.philox import frame_uniforms
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, Rows
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, RowNorm, Rows
 
-__all__ = ["DrawSettings", "Drawn", "FirstCodeRules", "Rows", "draw_code", "draw_first_code", "prepared"]
+__all__ = ["DrawSettings", "Drawn", "FirstCodeRules", "RowNorm", "Rows", "draw_code", "draw_first_code", "prepared"]
 
 
 def prepared(rows: Rows, num_codebooks: int) -> Rows:
@@ -60,15 +60,17 @@ def draw_code(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None = None,
 ) -> None:
     """Draw codebook `book` >= 1 from `logits` [B, V] (float32 or bfloat16) into `drawn`, copy `table[code]` to `out`.
 
-    `table` [at least V, D] and `out` [B, D] may both be None, for a code that is not fed back.
+    `table` [at least V, D] and `out` [B, D] may both be None, for a code that is not fed back. With a `norm` of what is
+    copied its rows and squares are written too.
     """
     if logits.is_cuda:
-        _kernel(logits.device).draw_code(book, logits, rows, settings, drawn, table, out)
+        _kernel(logits.device).draw_code(book, logits, rows, settings, drawn, table, out, norm)
     else:
-        reference.draw_code(book, logits, rows, settings, drawn, table, out)
+        reference.draw_code(book, logits, rows, settings, drawn, table, out, norm)
 
 
 def _kernel(device: torch.device) -> ModuleType:

@@ -13,7 +13,7 @@ from ttsbench.core import DrawParams
 from ttsbench.kernels import draw
 from ttsbench.kernels.draw import reference
 from ttsbench.kernels.draw.philox import frame_uniforms
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, Rows
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, RowNorm, Rows
 from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes
 
 PUBLISHED = DrawParams()
@@ -51,6 +51,8 @@ class Case:
     """Logits on a coarse grid: many are equal, at the k-th largest too."""
     copies: bool = True
     """Whether an embedding is fetched."""
+    normed: bool = False
+    """Whether it is normed on the way."""
 
 
 CASES = (
@@ -58,6 +60,7 @@ CASES = (
     Case("predictor, 8 rows", 8, 2048, 2048, dtype=torch.bfloat16),
     Case("predictor, 128 rows", 128, 2048, 2048, dtype=torch.bfloat16),
     Case("predictor, 128 rows, nucleus", 128, 2048, 2048, (DrawParams(top_p=0.9),), torch.bfloat16),
+    Case("predictor, 128 rows, normed", 128, 2048, 1024, dtype=torch.bfloat16, normed=True),
     Case("predictor, last codebook", 32, 2048, 2048, dtype=torch.bfloat16, copies=False),
     Case("talker, one row", 1, 3072, 2048, dtype=torch.bfloat16, first=True),
     Case("talker, 128 rows", 128, 3072, 2048, dtype=torch.bfloat16, first=True),
@@ -66,6 +69,8 @@ CASES = (
     Case("mixed settings", 54, 256, 24, MIXED),
     Case("mixed settings, tied", 54, 256, 24, MIXED, tied=True),
     Case("odd vocabulary", 27, 301, 7, MIXED),
+    Case("odd vocabulary, normed", 9, 301, 7, MIXED, torch.bfloat16, normed=True),
+    Case("float32, normed", 9, 256, 24, MIXED, normed=True),
     Case("odd vocabulary with control ids, tied", 27, 301, 7, MIXED, first=True, tied=True),
 )
 SMALL = CASES
@@ -76,7 +81,7 @@ def released(rows: int, sizes: Sizes = LARGE) -> list[Case]:
     width, kind, nucleus = PREDICTOR.width, torch.bfloat16, (DrawParams(top_p=0.9),)
     return [
         Case(f"released, talker, {rows} rows", rows, 3072, width, dtype=kind, first=True),
-        Case(f"released, predictor, {rows} rows", rows, 2048, width, dtype=kind),
+        Case(f"released, predictor, {rows} rows", rows, 2048, width, dtype=kind, normed=True),
         Case(f"released, predictor, {rows} rows, nucleus", rows, 2048, width, nucleus, kind),
     ]
 
@@ -92,6 +97,7 @@ class Inputs:
     drawn: Drawn
     table: Tensor
     out: Tensor | None
+    norm: RowNorm | None = None
 
 
 def settings_of(params: Sequence[DrawParams], device: torch.device | str = "cpu") -> DrawSettings:
@@ -117,7 +123,13 @@ def make(case: Case, device: torch.device | str = "cpu", seed: int = 0, most_row
         frames=torch.randint(0, 6, (B,), generator=random).to(device),
         seeds=torch.randint(0, 2**62, (S,), generator=random).to(device),
     )
-    table = torch.randn(V + 3, case.width, generator=random).to(device, case.dtype)
+    table = torch.randn(V + 3, case.width, generator=random).to(case.dtype)
+    squares = table.float().square().sum(1).to(device)
+    table = table.to(device)
+    norm = None
+    if case.normed:
+        weight = torch.randn(case.width, generator=random).to(table)
+        norm = RowNorm(weight, squares, table.new_zeros(B, case.width), torch.zeros_like(squares[:B]))
     return Inputs(
         logits=logits.to(device, case.dtype),
         rows=rows,
@@ -126,6 +138,7 @@ def make(case: Case, device: torch.device | str = "cpu", seed: int = 0, most_row
         drawn=Drawn(torch.full((B, NUM_CODEBOOKS), -1, device=device), torch.ones(B, dtype=torch.bool, device=device)),
         table=table,
         out=torch.zeros(B, 2, case.width, device=device, dtype=case.dtype)[:, 1] if case.copies else None,
+        norm=norm,
     )
 
 
@@ -163,7 +176,7 @@ def run(module: Draws, given: Inputs) -> Tensor:
         )
         return given.drawn.codes[:, 0]
     table = None if given.out is None else given.table
-    module.draw_code(BOOK, given.logits, given.rows, given.settings, given.drawn, table, given.out)
+    module.draw_code(BOOK, given.logits, given.rows, given.settings, given.drawn, table, given.out, given.norm)
     return given.drawn.codes[:, BOOK]
 
 

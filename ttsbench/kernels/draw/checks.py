@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
 
 LARGEST_VOCABULARY = 8192
 """A row must fit into one program's registers, and a count into 16 bits."""
@@ -48,6 +48,20 @@ def check_table(B: int, V: int, table: Tensor, out: Tensor) -> None:
     assert table.stride(1) == out.stride(1) == 1
     assert len(table) >= V
     assert out.shape == (B, table.shape[1])
+
+
+def check_norm(table: Tensor, out: Tensor, norm: RowNorm) -> None:
+    """The norm of what is copied from `table` to `out`."""
+    assert norm.rows.shape == out.shape
+    assert norm.weight.shape == (out.shape[1],)
+    assert norm.squares.shape == (len(out),)
+    assert len(norm.squares_of) == len(table)
+    assert norm.rows.is_contiguous()
+    assert norm.weight.is_contiguous()
+    assert norm.squares.is_contiguous()
+    assert norm.squares_of.is_contiguous()
+    _check_dtypes((norm.rows, norm.weight), table.dtype)
+    _check_dtypes((norm.squares, norm.squares_of), torch.float32)
 
 
 def _check_dtypes(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> None:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ttsbench.kernels.cuda_source import CudaModule
-from ttsbench.kernels.draw.checks import check_rows, check_rules, check_table
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw.checks import check_norm, check_rows, check_rules, check_table
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
 
 SOURCE = Path(__file__).with_name("draw.cu")
 THREADS = 128
@@ -54,7 +54,7 @@ def compile_for_device(source: Path, defines: Mapping[str, int | str]) -> Kernel
 
 POINTERS = (
     "logits", "slots", "frames", "seeds", "sample", "temperature", "top_k", "top_p", "penalty", "min_frames", "seen",
-    "codes", "finite", "table", "out",
+    "codes", "finite", "table", "out", "norm_weight", "norm_rows", "squares_of", "squares",
 )  # fmt: skip
 STRIDES = ("logits", "seen", "codes", "table", "out")
 INTEGERS = ("book", "vocabulary", "eos", "first_control_id", "out_bytes")
@@ -81,7 +81,7 @@ def draw_first_code(
     compile_kernel: Compile = compile_for_device,
 ) -> None:
     """See `ttsbench.kernels.draw`."""
-    _launch(0, logits, rows, settings, rules, drawn, table, out, compile_kernel)
+    _launch(0, logits, rows, settings, rules, drawn, table, out, None, compile_kernel)
 
 
 def draw_code(
@@ -92,10 +92,11 @@ def draw_code(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None = None,
     compile_kernel: Compile = compile_for_device,
 ) -> None:
     """See `ttsbench.kernels.draw`."""
-    _launch(book, logits, rows, settings, None, drawn, table, out, compile_kernel)
+    _launch(book, logits, rows, settings, None, drawn, table, out, norm, compile_kernel)
 
 
 def _launch(
@@ -107,6 +108,7 @@ def _launch(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None,
     compile_kernel: Compile,
 ) -> None:
     B, V = logits.shape
@@ -115,6 +117,8 @@ def _launch(
         check_rules(V, rules)
     if table is not None and out is not None:
         check_table(B, V, table, out)
+        if norm is not None:
+            check_norm(table, out, norm)
     pointers = {
         "logits": logits, "slots": rows.slots, "frames": rows.frames, "seeds": rows.seeds, **vars(settings),
         "codes": drawn.codes, "finite": drawn.finite, "table": table, "out": out,
@@ -126,19 +130,23 @@ def _launch(
         strides["seen"] = rules.seen.stride(0)
         integers |= {"eos": rules.eos, "first_control_id": rules.first_control_id}
     if table is not None and out is not None:
+        assert table.dtype is logits.dtype
         strides |= {"table": _row_bytes(table), "out": _row_bytes(out)}
         integers["out_bytes"] = out.shape[1] * out.element_size()
+    if norm is not None:
+        pointers |= {"norm_weight": norm.weight, "norm_rows": norm.rows}
+        pointers |= {"squares_of": norm.squares_of, "squares": norm.squares}
     structure = Draw(
         **{name: tensor.data_ptr() for name, tensor in pointers.items() if tensor is not None},
         **{f"{name}_stride": stride for name, stride in strides.items()},
         **integers,
     )
-    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out))
+    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out, norm))
     kernel.launch((B,), (THREADS,), (structure,), programmatic=True)
 
 
 def _defines(
-    logits: Tensor, rules: FirstCodeRules | None, table: Tensor | None, out: Tensor | None
+    logits: Tensor, rules: FirstCodeRules | None, table: Tensor | None, out: Tensor | None, norm: RowNorm | None
 ) -> dict[str, int | str]:
     V = logits.shape[1]
     rows = [logits] if rules is None else [logits, rules.seen]
@@ -149,7 +157,11 @@ def _defines(
     if rules is not None:
         defines["FIRST"] = 1
     if table is not None and out is not None:
-        whole = out.shape[1] * out.element_size() % 16 == 0 and _aligned(table, 16) and _aligned(out, 16)
+        rows = [table, out]
+        if norm is not None:
+            rows += [norm.rows, norm.weight[None]]
+            defines["NORM"] = 1
+        whole = out.shape[1] * out.element_size() % 16 == 0 and all(_aligned(each, 16) for each in rows)
         defines["CHUNK"] = 16 if whole else out.element_size()
     return defines
 

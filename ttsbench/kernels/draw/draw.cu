@@ -11,7 +11,8 @@
 // rises with the code, a code of no probability is never drawn, and a row's code depends on nothing but the row.
 //
 // Macros: HELD, a multiple of VECTOR, which is 8 or 1: logits of one load. FLOAT32: logits are float32 and not bfloat16. FIRST:
-// codebook 0, which has rules of its own. CHUNK: bytes of an embedding copied at a time, 16, 4 or 2.
+// codebook 0, which has rules of its own. CHUNK: bytes of an embedding copied at a time, 16, 4 or 2. NORM: of the same dtype as
+// logits, and normed on the way, all but the scale.
 #include "../decoder_pass/device.cuh"
 
 typedef unsigned long long u64;
@@ -41,6 +42,10 @@ struct Draw {
     unsigned char* finite;
     const char* table;
     char* out;
+    const char* norm_weight;
+    char* norm_rows;
+    const float* squares_of;
+    float* squares;
     long long logits_stride, seen_stride, codes_stride, table_stride, out_stride;
     int book, vocabulary, eos, first_control_id, out_bytes;
 };
@@ -383,6 +388,20 @@ typedef unsigned Chunk;
 typedef unsigned short Chunk;
 #endif
 
+// The elements of two chunks multiplied, each product rounded once.
+__device__ __forceinline__ Chunk times(Chunk a, Chunk b) {
+#ifdef FLOAT32
+    auto word = [](unsigned a, unsigned b) { return __float_as_uint(__fmul_rn(__uint_as_float(a), __uint_as_float(b))); };
+#else
+    auto word = [](unsigned a, unsigned b) { return pack_bf16(bf16_lo(a) * bf16_lo(b), bf16_hi(a) * bf16_hi(b)); };
+#endif
+#if CHUNK == 16
+    return make_uint4(word(a.x, b.x), word(a.y, b.y), word(a.z, b.z), word(a.w, b.w));
+#else
+    return static_cast<Chunk>(word(a, b));
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
     __shared__ Shared shared;
     gdc_launch_dependents();
@@ -446,6 +465,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
     }
     const char* from = p.table + code * p.table_stride;
     char* to = p.out + row * p.out_stride;
-    for (int at = thread * CHUNK; at < p.out_bytes; at += THREADS * CHUNK)
-        *reinterpret_cast<Chunk*>(to + at) = *reinterpret_cast<const Chunk*>(from + at);
+    for (int at = thread * CHUNK; at < p.out_bytes; at += THREADS * CHUNK) {
+        Chunk chunk = *reinterpret_cast<const Chunk*>(from + at);
+        *reinterpret_cast<Chunk*>(to + at) = chunk;
+#ifdef NORM
+        Chunk weight = *reinterpret_cast<const Chunk*>(p.norm_weight + at);
+        *reinterpret_cast<Chunk*>(p.norm_rows + row * p.out_bytes + at) = times(chunk, weight);
+#endif
+    }
+#ifdef NORM
+    if (thread == 0) p.squares[row] = p.squares_of[code];
+#endif
 }

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ttsbench.kernels.draw.philox import uniforms
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowDraws, Rows
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowDraws, RowNorm, Rows
 
 NEVER = float("-inf")
 
@@ -49,6 +49,7 @@ def draw_code(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None = None,
 ) -> None:
     """See `ttsbench.kernels.draw`."""
     logits = logits.float()
@@ -58,6 +59,9 @@ def draw_code(
     drawn.finite.logical_and_(finite)
     if table is not None and out is not None:
         torch.index_select(table, 0, codes, out=out)
+    if norm is not None and out is not None:
+        norm.rows.copy_(out.float() * norm.weight.float())
+        torch.index_select(norm.squares_of, 0, codes, out=norm.squares)
 
 
 def _all_finite(logits: Tensor) -> Tensor:

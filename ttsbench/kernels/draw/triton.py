@@ -19,9 +19,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.draw.checks import check_rows, check_rules, check_table
+from ttsbench.kernels.draw.checks import check_norm, check_rows, check_rules, check_table
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM
-from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, Rows
+from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
 from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
 
 WARPS = 8
@@ -130,9 +130,14 @@ def draw_kernel(  # type: ignore[no-untyped-def]
     table_stride,
     out_ptr,
     out_stride,
+    norm_weight_ptr,
+    squares_of_ptr,
+    norm_rows_ptr,
+    squares_ptr,
     D,
     FIRST: tl.constexpr,
     COPY: tl.constexpr,
+    NORM: tl.constexpr,
     BLOCK: tl.constexpr,
     BLOCK_D: tl.constexpr,
     OVERLAP: tl.constexpr,
@@ -179,6 +184,10 @@ def draw_kernel(  # type: ignore[no-untyped-def]
         at = tl.arange(0, BLOCK_D)
         values = tl.load(table_ptr + code * table_stride + at, mask=at < D)
         tl.store(out_ptr + row * out_stride + at, values, mask=at < D)
+        if NORM:
+            weight = tl.load(norm_weight_ptr + at, mask=at < D).to(tl.float32)
+            tl.store(norm_rows_ptr + row * D + at, (values.to(tl.float32) * weight).to(values.dtype), mask=at < D)
+            tl.store(squares_ptr + row, tl.load(squares_of_ptr + code))
 
 
 def draw_first_code(
@@ -191,7 +200,7 @@ def draw_first_code(
     out: Tensor,
 ) -> None:
     """See `ttsbench.kernels.draw`."""
-    _launch(0, logits, rows, settings, rules, drawn, table, out)
+    _launch(0, logits, rows, settings, rules, drawn, table, out, None)
 
 
 def draw_code(
@@ -202,9 +211,10 @@ def draw_code(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None = None,
 ) -> None:
     """See `ttsbench.kernels.draw`."""
-    _launch(book, logits, rows, settings, None, drawn, table, out)
+    _launch(book, logits, rows, settings, None, drawn, table, out, norm)
 
 
 def _launch(
@@ -216,6 +226,7 @@ def _launch(
     drawn: Drawn,
     table: Tensor | None,
     out: Tensor | None,
+    norm: RowNorm | None,
 ) -> None:
     B, V = logits.shape
     check_rows(logits, rows, settings, drawn)
@@ -223,6 +234,8 @@ def _launch(
         check_rules(V, rules)
     if table is not None and out is not None:
         check_table(B, V, table, out)
+        if norm is not None:
+            check_norm(table, out, norm)
     draw_kernel[(B,)](
         book,
         logits,
@@ -248,9 +261,14 @@ def _launch(
         table.stride(0) if table is not None else 0,
         out,
         out.stride(0) if out is not None else 0,
+        norm.weight if norm else None,
+        norm.squares_of if norm else None,
+        norm.rows if norm else None,
+        norm.squares if norm else None,
         out.shape[1] if out is not None else 0,
         FIRST=rules is not None,
         COPY=out is not None,
+        NORM=norm is not None,
         BLOCK=triton.next_power_of_2(V),
         BLOCK_D=triton.next_power_of_2(out.shape[1]) if out is not None else 1,
         num_warps=WARPS,

@@ -91,6 +91,20 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class RowNorm:
+    """The norm of the layer that embeddings go into, all but the scale of a row (`fused_linear.Normed`); D width."""
+
+    weight: Tensor
+    """[D]."""
+    squares_of: Tensor
+    """float32 [at least V]: the sum of squares of each embedding."""
+    rows: Tensor
+    """[B, D], written: the embeddings of the drawn codes times the weight."""
+    squares: Tensor
+    """float32 [B], written: their sums of squares."""
+
+
+@dataclass(frozen=True, eq=False)
 class Drawn:
     """Where a frame's codes go."""
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from ttsbench.kernels.fused_linear import reference
 from ttsbench.kernels.fused_linear.normed import Normed
 
-__all__ = ["Normed", "gated_linear", "linear", "residual_linear"]
+__all__ = ["Normed", "gated_linear", "is_fused", "linear", "residual_linear"]
 
 MOST_ROWS = 256
 """Above, a product is bound by the matrix units, which the library's keep busier; a decode step has at most 128 rows,
@@ -22,7 +22,7 @@ weights of at least so many inputs and outputs, the 1.7B talker's (1,934 against
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """x W^T + b: [N, M] from rows `x` [N, K], `weight` [M, K], `bias` [M]; into `out`, whose rows may stand apart."""
     normed = x if isinstance(x, Normed) else Normed(x)
-    if _fused(normed.rows, weight):
+    if is_fused(len(normed), weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.linear(normed, weight, bias, out)
@@ -32,7 +32,7 @@ def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: 
 
 def gated_linear(x: Normed, weight: Tensor) -> Tensor:
     """silu(gate) * up: [N, M] from rows `x` [N, K] and `weight` [2 M, K], gate first."""
-    if _fused(x.rows, weight):
+    if is_fused(len(x), weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.gated_linear(x, weight)
@@ -43,7 +43,7 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
     """(norm(total), total = x W^T + residual), rows of M, from rows `x` [N, K], `weight` [M, K], `residual` [N, M] and
     the norm's weight [M].
     """
-    if _fused(x, weight):
+    if is_fused(len(x), weight):
         from ttsbench.kernels.fused_linear import triton
 
         return triton.residual_linear(x, weight, residual, norm, eps)
@@ -51,7 +51,8 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
     return Normed(rows), total
 
 
-def _fused(x: Tensor, weight: Tensor) -> bool:
-    if not x.is_cuda or len(x) > MOST_ROWS or len(x) in LIBRARY_ROWS:
+def is_fused(rows: int, weight: Tensor) -> bool:
+    """Whether a product of so many rows finishes their norm by itself (`Normed.squares`)."""
+    if not weight.is_cuda or rows > MOST_ROWS or rows in LIBRARY_ROWS:
         return False
-    return len(x) < LIBRARY_ROWS.start or min(weight.shape) < LIBRARY_WIDTH
+    return rows < LIBRARY_ROWS.start or min(weight.shape) < LIBRARY_WIDTH

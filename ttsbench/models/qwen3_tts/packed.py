@@ -113,6 +113,8 @@ class PackedTalker:
         self.frame_offsets = torch.tensor(sizes).cumsum(0).to(self.head.device)
         self.code_rows = [self.projection(table.weight).detach() for table in tables[:-1]]
         """Predictor input rows per codebook 0..Q-2: [V, D'] and [codebook size, D']; the last is never fed back."""
+        self.code_squares = [rows.float().square().sum(1) for rows in self.code_rows]
+        """The sum of squares of each of these rows, float32: what a norm has to know of them."""
 
     def project(self, hidden: Normed, out: Tensor) -> None:
         """Input rows of the code predictor from the talker's hidden states, into `out` [N, D']."""
