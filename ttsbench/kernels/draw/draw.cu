@@ -50,11 +50,10 @@ struct Draw {
     int book, vocabulary, eos, first_control_id, out_bytes;
 };
 
-struct Shared {
-    int nearest[THREADS];  // of each thread, as falling() gives it
-    float logit[THREADS];  // of each candidate
-    int id[THREADS];
-    int distance[THREADS];
+struct __align__(16) Shared {
+    float largest[THREADS];     // of each thread
+    float2 candidate[THREADS];  // its logit, and the bits of its code
+    float scaled[THREADS];      // of each candidate; -inf where there is none
     int counts[2][WARPS];
     u64 sums[2][WARPS];
     int code;
@@ -242,15 +241,19 @@ __device__ __forceinline__ void apply_rules(
 
 // ---- What is kept ----
 
-// How many of the first `count` of `all` are smaller than `mine`; those up to the next multiple of four must be there, and large.
-__device__ __forceinline__ int smaller(const int* all, int count, int mine) {
-    int found = 0;
+// How many of the first `count` of `all` are larger than `mine`; those up to the next multiple of four must be there, and small.
+// Counted in floats: a comparison gives 1.0 in one instruction.
+__device__ __forceinline__ int larger(const float* all, int count, float mine) {
+    float found[4] = {};
 #pragma unroll 8
     for (int i = 0; i < count; i += 4) {
-        int4 four = *reinterpret_cast<const int4*>(all + i);
-        found += (four.x < mine) + (four.y < mine) + (four.z < mine) + (four.w < mine);
+        float4 four = *reinterpret_cast<const float4*>(all + i);
+        found[0] += four.x > mine ? 1.0f : 0.0f;
+        found[1] += four.y > mine ? 1.0f : 0.0f;
+        found[2] += four.z > mine ? 1.0f : 0.0f;
+        found[3] += four.w > mine ? 1.0f : 0.0f;
     }
-    return found;
+    return static_cast<int>(found[0] + found[1] + (found[2] + found[3]));
 }
 
 // Exclusive limit of the k smallest distances, ties with the k-th included, by halving.
@@ -328,41 +331,40 @@ __device__ __forceinline__ void draw_among(
     }
 }
 
-// Sampling from the logits `x`, of which `largest` is the largest: leaves the code in the block's shared memory. `nearest` is the
-// thread's own largest one.
+// Sampling from the logits `x`, of which `largest` is the largest and `own` the thread's: leaves the code in shared memory.
 __device__ __forceinline__ void sample(
-    Block& block, const float (&x)[HELD], int first, int nearest, float largest, const Draw& p, float temperature, int top_k,
+    Block& block, const float (&x)[HELD], int first, float own, float largest, const Draw& p, float temperature, int top_k,
     float top_p, float uniform) {
     Shared& shared = block.shared;
     bool all = top_k <= 0 || top_k >= p.vocabulary;
     float reach = -FORBIDDEN;
     if (!all && top_k <= THREADS && temperature < ONE) {
-        bool near = smaller(shared.nearest, THREADS, nearest) < top_k;
-        int kth = block_max(block, near ? nearest : LOWEST);
+        bool near = larger(shared.largest, THREADS, own) < top_k;
+        int kth = block_max(block, near ? falling(own) : LOWEST);
         // And whatever may be at the same distance once that is divided by the temperature.
         reach = (largest - of_falling(kth)) * 1.000001f + 1e-26f;
     }
-    int mine = 0;
+    float mine = 0.0f;
 #pragma unroll
-    for (int i = 0; i < HELD; i++) mine += largest - x[i] <= reach;
-    int candidates, place = sum_before(block, shared.counts, mine, candidates);
+    for (int i = 0; i < HELD; i++) mine += largest - x[i] <= reach ? 1.0f : 0.0f;
+    int candidates, place = sum_before(block, shared.counts, static_cast<int>(mine), candidates);
     if (!all && candidates <= THREADS) {
 #pragma unroll
         for (int i = 0; i < HELD; i++) {
-            if (largest - x[i] <= reach) {
-                shared.logit[place] = x[i];
-                shared.id[place++] = first + i;
-            }
+            if (largest - x[i] <= reach) shared.candidate[place++] = make_float2(x[i], __int_as_float(first + i));
         }
         __syncthreads();
-        int distance[1] = {INFINITE}, id[1] = {0};
+        float scaled = FORBIDDEN;
+        int id[1] = {0};
         if (block.thread < candidates) {
-            distance[0] = __float_as_int(__fdiv_rn(shared.logit[block.thread] - largest, temperature)) & 0x7fffffff;
-            id[0] = shared.id[block.thread];
+            float2 candidate = shared.candidate[block.thread];
+            scaled = __fdiv_rn(candidate.x - largest, temperature);
+            id[0] = __float_as_int(candidate.y);
         }
-        shared.distance[block.thread] = distance[0];
+        shared.scaled[block.thread] = scaled;
         __syncthreads();
-        int limit = smaller(shared.distance, candidates, distance[0]) < top_k ? INFINITE : 0;
+        int limit = larger(shared.scaled, candidates, scaled) < top_k ? INFINITE : 0;
+        int distance[1] = {__float_as_int(scaled) & 0x7fffffff};
         draw_among(block, distance, id, limit, top_p, uniform);
     } else {
         float scaled[HELD];
@@ -436,14 +438,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
         if (first + i >= p.vocabulary) x[i] = FORBIDDEN;
         mine = fmaxf(mine, x[i]);
     }
-    int nearest = falling(mine);
-    shared.nearest[thread] = nearest;
+    shared.largest[thread] = mine;
     // A row that is not finite is the first of all, so that one exchange says both.
-    int key = block_min(block, finite ? nearest : LOWEST);
+    int key = block_min(block, finite ? falling(mine) : LOWEST);
     finite = key != LOWEST;
     float largest = of_falling(key);
     if (finite && samples) {
-        sample(block, x, first, nearest, largest, p, temperature, top_k, top_p, uniform);
+        sample(block, x, first, mine, largest, p, temperature, top_k, top_p, uniform);
     } else if (finite) {
         int lowest = 0x7fffffff;
 #pragma unroll
