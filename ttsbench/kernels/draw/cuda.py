@@ -41,12 +41,12 @@ def supported(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
-_on_device: dict[tuple[int, str], Kernel] = {}
+_on_device: dict[tuple[object, ...], Kernel] = {}
 
 
 def compile_for_device(source: Path, defines: Mapping[str, int | str]) -> Kernel:
     """By the compiler that torch carries, once a device for equal arguments."""
-    key = (torch.cuda.current_device(), repr(sorted(defines.items())))
+    key = (torch.cuda.current_device(), source, *sorted(defines.items()))
     if key not in _on_device:
         _on_device[key] = CudaModule(source, defines).function("draw")
     return _on_device[key]

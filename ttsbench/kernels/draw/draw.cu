@@ -406,7 +406,6 @@ __device__ __forceinline__ Chunk times(Chunk a, Chunk b) {
 
 extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
     __shared__ Shared shared;
-    gdc_launch_dependents();
     int thread = threadIdx.x;
     Block block{shared, thread, thread % 32, thread / 32, 0};
     long long row = blockIdx.x;
@@ -423,6 +422,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) draw(const Draw p) {
     if (thread == 0) shared.code = 0;
     int first = thread * HELD;
     gdc_wait();
+    gdc_launch_dependents();
 
     float x[HELD];
     load_logits(x, p, row, first);

@@ -25,7 +25,6 @@ def next_input_kernel(  # type: ignore[no-untyped-def]
     inputs_ptr, report_ptr, width, eos, ENDED: tl.constexpr, LAST: tl.constexpr, SOUND: tl.constexpr,
     BOOKS: tl.constexpr, MOST_BOOKS: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(OVERLAP)
     row = tl.program_id(0)
     tile = tl.program_id(1)
     column = tile * BLOCK + tl.arange(0, BLOCK)
@@ -39,6 +38,7 @@ def next_input_kernel(  # type: ignore[no-untyped-def]
     is_last = tl.load(frames_ptr + row) + 1 >= tl.load(limits_ptr + slot)
     offsets = tl.load(offsets_ptr + book, mask=book < BOOKS, other=0)
     wait_for_previous(OVERLAP)
+    let_next_start(OVERLAP)
     codes = tl.load(codes_ptr + row * BOOKS + book, mask=book < BOOKS, other=0)
     text = tl.load(here, mask=inside & has_text, other=0.0)
     at = (codes + offsets)[:, None] * width + column[None, :]

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
+from ttsbench.kernels.overlap import follow, overlap
 from ttsbench.kernels.pack_frame.reference import FINITE_PCM
 
 
@@ -19,8 +19,7 @@ def pack_frame_kernel(  # type: ignore[no-untyped-def]
     pcm_ptr, report_ptr, out_ptr, words_ptr, hop, FINITE_PCM: tl.constexpr, BOOKS: tl.constexpr, BLOCK: tl.constexpr,
     BLOCK_BOOKS: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(OVERLAP)
-    wait_for_previous(OVERLAP)
+    follow(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     at, book = tl.arange(0, BLOCK), tl.arange(0, BLOCK_BOOKS)
     inside = at < hop

@@ -18,13 +18,13 @@ def add_rms_norm_kernel(  # type: ignore[no-untyped-def]
     x_ptr, where_ptr, residual_ptr, weight_ptr, normed_ptr, total_ptr, width, eps, GATHER: tl.constexpr,
     HAS_RESIDUAL: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width
     weight = tl.load(weight_ptr + column, mask=inside, other=0.0)
     source = tl.load(where_ptr + row) if GATHER else row  # what the host has sent
     wait_for_previous(OVERLAP)
+    let_next_start(OVERLAP)
     x = tl.load(x_ptr + source * width + column, mask=inside, other=0.0)
     if HAS_RESIDUAL:
         x += tl.load(residual_ptr + row * width + column, mask=inside, other=0.0)
