@@ -31,7 +31,9 @@ def compare(case: cases.Case, device: str, dtype: torch.dtype) -> None:
 
 
 def test_the_kernel_gives_the_formula_in_the_interpreter() -> None:
-    """Red when a book is left out, a row of another book is read or the end of the width is not masked."""
+    """Red when a book is left out, a row of another book is read, for a code past its own too, or the end of the width
+    is not masked.
+    """
     run_interpreted(check)
 
 

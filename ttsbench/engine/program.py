@@ -86,10 +86,10 @@ class StepProgram:
         """PCM of one frame per row of `codec_input`. A row without a valid code 0 decodes another; it is dropped."""
         report = self.codec_input[:frames]
         books = self.packed.num_codebooks
-        codes = report[:, :books].clamp(max=self.packed.codebook_size - 1)
-        slots = report[:, books + 1].contiguous()
+        codes, slots = report[:, :books], report[:, books + 1].contiguous()
         if self._frame_codec is None:
-            pcm = self._codec.step(codes[:, None], slots).float()
+            known = codes.clamp(max=self.packed.codebook_size - 1)
+            pcm = self._codec.step(known[:, None], slots).float()
         else:
             pcm = self._frame_codec(codes, slots)
         pack_frame(pcm, report, self.packed_output[:frames])

@@ -14,7 +14,7 @@ from ttsbench.kernels.work import LARGE, Sizes, Work, nbytes, over
 
 @dataclass(frozen=True)
 class Case:
-    """`rows` frames of `books` codes below `size`, to vectors of `width`."""
+    """`rows` frames of `books` codes, to vectors of `width`; the first code of every other frame lies past `size`."""
 
     name: str
     rows: int
@@ -37,6 +37,7 @@ def inputs(case: Case, device: torch.device | str, dtype: torch.dtype) -> tuple[
     """codes (one of three frames that lie together), table, out of `dtype` full of NaN."""
     noise = torch.Generator().manual_seed(0)
     codes = torch.randint(case.size, (case.rows, 3, case.books), generator=noise)[:, 1]
+    codes[1::2, 0] += case.size
     table = torch.randn(case.books * case.size, case.width, generator=noise)
     out = torch.full((case.rows, case.width), torch.nan, dtype=dtype)
     return codes.to(device), table.to(device), out.to(device)

@@ -1,4 +1,7 @@
-"""out[b] = sum over q of table[q * N + codes[b, q]]: a frame's vector from codebooks that are already projected."""
+"""out[b] = sum over q of table[q * N + codes[b, q]]: a frame's vector from codebooks that are already projected.
+
+A code past the end of its book, as control ids are, stands for the last of the book.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +12,6 @@ from torch import Tensor
 def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
     """Writes the sums of `table` [Q * N, D] for `codes` [B, Q] int64 to `out` [B, D], whose dtype may be narrower."""
     books = codes.shape[1]
-    first = torch.arange(books, device=codes.device) * (table.shape[0] // books)
-    out.copy_(table[codes + first].sum(1))
+    size = table.shape[0] // books
+    first = torch.arange(books, device=codes.device) * size
+    out.copy_(table[codes.clamp(max=size - 1) + first].sum(1))

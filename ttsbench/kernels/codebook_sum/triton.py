@@ -13,22 +13,22 @@ from torch import Tensor
 from ttsbench.kernels.overlap import follow, overlap
 
 BLOCK = 128
-"""Columns of a program: one stream of the released width 512 still has four programs."""
+"""Columns of a program, which is one warp: a lane has 16 bytes of every row, and sums them by itself."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def codebook_sum_kernel(  # type: ignore[no-untyped-def]
-    code_ptr, table_ptr, out_ptr, code_stride, size, width, BOOKS: tl.constexpr, BLOCK: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    code_ptr, table_ptr, out_ptr, code_stride, size, width, BOOKS: tl.constexpr, MOST_BOOKS: tl.constexpr,
+    BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     follow(OVERLAP)
     row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < width
-    total = tl.zeros((BLOCK,), dtype=tl.float32)
-    for book in tl.static_range(BOOKS):
-        entry = book * size + tl.load(code_ptr + row * code_stride + book)
-        total += tl.load(table_ptr + entry * width + column, mask=inside, other=0.0)
-    tl.store(out_ptr + row * width + column, total.to(out_ptr.dtype.element_ty), mask=inside)
+    book = tl.arange(0, MOST_BOOKS)
+    inside = (book < BOOKS)[:, None] & (column < width)[None, :]
+    code = tl.load(code_ptr + row * code_stride + book, mask=book < BOOKS, other=0)
+    entry = book * size + tl.minimum(code, size - 1)
+    rows = tl.load(table_ptr + entry[:, None] * width + column[None, :], mask=inside, other=0.0)
+    tl.store(out_ptr + row * width + column, tl.sum(rows, 0).to(out_ptr.dtype.element_ty), mask=column < width)
 
 
 def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
@@ -39,6 +39,6 @@ def codebook_sum(codes: Tensor, table: Tensor, out: Tensor) -> None:
     assert out.shape == (rows, width) and out.is_contiguous()
     grid = (rows, triton.cdiv(width, BLOCK))
     codebook_sum_kernel[grid](
-        codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books, BLOCK=BLOCK,
-        num_warps=1, **overlap(out),
+        codes, table, out, codes.stride(0), table.shape[0] // books, width, BOOKS=books,
+        MOST_BOOKS=triton.next_power_of_2(books), BLOCK=BLOCK, num_warps=1, **overlap(out),
     )  # fmt: skip

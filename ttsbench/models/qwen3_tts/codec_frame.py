@@ -51,7 +51,7 @@ class FrameCodec:
     def __call__(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [B, hop] of the next frame `codes` [B, Q] int64 of the streams in `slots` [B] int64, which advance.
 
-        Float32, or float64 from a float64 decoder. Codes are not checked: one past the end of its book reads the next.
+        Float32, or float64 from a float64 decoder. A code past the end of its book stands for the book's last.
         """
         if len(slots) > self.max_rows or codes.shape[:1] != slots.shape:
             raise ValueError(f"need one slot per row and at most {self.max_rows} rows, got {list(codes.shape)}")
