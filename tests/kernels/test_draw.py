@@ -292,6 +292,34 @@ def test_padding_rows_on_one_slot_reach_no_real_row_on_a_gpu(name: str):
     check_shared_slot("cuda", name)
 
 
+def check_top_k(device: str, name: str = "triton") -> None:
+    """Codes fall in likelihood by hardly anything, all alike or two by two: each that is kept is drawn in 64 rows."""
+    n, size = 64, 256
+    for top_k, together, kept in ((3, 1, 3), (3, 2, 4), (4, 2, 4), (1, 2, 2)):
+        case = Case("top-k", n, size, 4, (DrawParams(True, 1.0, top_k),))
+        for module, where in ((reference, "cpu"), (kernel(name), device)):
+            given = make(case, where)
+            given.logits.copy_(-1e-3 * (torch.arange(size) // together))
+            assert set(run(module, given).tolist()) == set(range(kept)), (top_k, together)
+
+
+def test_top_k_keeps_k_codes_and_ties_with_the_last():
+    """Red with < for <=, or if equal codes are counted out."""
+    run_interpreted(check_top_k)
+
+
+def test_top_k_keeps_k_codes_and_ties_with_the_last_in_the_emulated_kernel():
+    """As above. Red too if all candidates are kept: neighbours are of one thread, so five of them are for three."""
+    check_top_k("cpu", "emulated")
+
+
+@pytest.mark.gpu
+@KERNELS
+def test_top_k_keeps_k_codes_and_ties_with_the_last_on_a_gpu(name: str):
+    """As above."""
+    check_top_k("cuda", name)
+
+
 def check_tied_nucleus(device: str, name: str = "triton") -> None:
     """Few different logits whose probabilities have exact sums, so that the border is met exactly."""
     n = 16
