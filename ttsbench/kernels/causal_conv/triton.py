@@ -27,39 +27,22 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbench.kernels.causal_conv.packed import Activation, ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
-from ttsbench.kernels.overlap import fetch_lines, follow, overlap
+from ttsbench.kernels.overlap import fetch_lines, let_next_start, overlap, wait_for_previous
+from ttsbench.kernels.sine import approximates, sine
 
 NO_ACTIVATION, SNAKE, GELU = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 
-@triton.jit
-def sine_squared(x):  # type: ignore[no-untyped-def]
-    """sin(x)^2 to about 1e-6 for |x| < 1e4 or so, in 14 operations; the library's sine takes three times as many.
-
-    Its period is pi: x - round(x / pi) * pi lies within pi / 2, where a polynomial of degree 11 is exact to float32.
-    Adding and subtracting 1.5 * 2^23 rounds. Pi is subtracted in three parts, the first two short enough that their
-    product with the whole number is exact.
-    """
-    turns = (x * 0.3183098861837907 + 12582912.0) - 12582912.0
-    x = x - turns * 3.140625
-    x = x - turns * 0.0009670257568359375
-    x = x - turns * 6.27832957e-07
-    s = x * x
-    p = -2.5052108e-08 * s + 2.7557319e-06
-    p = p * s - 1.9841270e-04
-    p = p * s + 8.3333333e-03
-    p = p * s - 1.6666667e-01
-    sine = x + x * s * p
-    return sine * sine
-
-
 @triton.jit  # type: ignore[untyped-decorator]
-def activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def activated(  # type: ignore[no-untyped-def]
+    sums, column, here, frequency_ptr, gain_ptr, ACTIVATION: tl.constexpr, APPROXIMATE: tl.constexpr
+):
     """Snake or GELU of the sums of columns `column`."""
     if ACTIVATION == SNAKE:
         frequency = tl.load(frequency_ptr + column, mask=here, other=0.0)[None, :]
         gain = tl.load(gain_ptr + column, mask=here, other=0.0)[None, :]
-        return sums + gain * sine_squared(frequency * sums)
+        wave = sine(frequency * sums, APPROXIMATE)
+        return sums + gain * (wave * wave)
     else:
         return 0.5 * sums * (1.0 + tl.erf(sums * 0.7071067811865476))
 
@@ -69,6 +52,7 @@ def finish(  # type: ignore[no-untyped-def]
     sums, row, column, real, width, streams, channels_out,
     bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
     PHASED: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr, ACTIVATION: tl.constexpr,
+    APPROXIMATE: tl.constexpr,
 ):  # fmt: skip
     """Bias, residual and activation of the sums of rows `row` and columns `column`, all in float32.
 
@@ -89,7 +73,7 @@ def finish(  # type: ignore[no-untyped-def]
     if WRITE_PLAIN:
         tl.store(plain_ptr + at, sums.to(plain_ptr.dtype.element_ty), mask=inside)
     if ACTIVATION != NO_ACTIVATION:
-        sums = activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION)
+        sums = activated(sums, column, here, frequency_ptr, gain_ptr, ACTIVATION, APPROXIMATE)
         tl.store(active_ptr + at, sums.to(active_ptr.dtype.element_ty), mask=inside)
 
 
@@ -162,9 +146,13 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EXTRA_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr,
     BLOCKS: tl.constexpr, PHASED: tl.constexpr, HAS_RESIDUAL: tl.constexpr, WRITE_PLAIN: tl.constexpr,
     ACTIVATION: tl.constexpr, EVEN_K: tl.constexpr, EVEN_N: tl.constexpr, WHOLE_TAPS: tl.constexpr,
-    FETCH: tl.constexpr, PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
+    FETCH: tl.constexpr, APPROXIMATE: tl.constexpr, PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """`FETCH`: 128 bytes of every weight row of the tile are brought into the L2 cache ahead; for narrow tiles."""
+    """`FETCH`: 128 bytes of every weight row of the tile are brought into the L2 cache ahead; for narrow tiles.
+
+    Large tiles let the next kernel start at their end: programs that only wait would take the room of what runs on
+    other streams.
+    """
     tiles_n = tl.cdiv(width, BLOCK_N + EXTRA_N)
     tile, part = tl.program_id(0), tl.program_id(1)
     first_row, first_column = tile // tiles_n * BLOCK_M, tile % tiles_n * (BLOCK_N + EXTRA_N)
@@ -174,7 +162,9 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
         for step in range(first_step, end_step):  # the weight needs nothing of the kernel before
             k = step % taps * channels + step // taps * BLOCK_K + tl.arange(0, BLOCK_K)
             fetch_lines(weight_ptr + k.to(tl.int64) * width + first_column, k >= 0)
-    follow(OVERLAP)
+    wait_for_previous(OVERLAP)
+    if not BLOCKS:
+        let_next_start(OVERLAP)
 
     row = first_row + tl.arange(0, BLOCK_M)
     real = row < rows
@@ -210,14 +200,16 @@ def causal_conv_kernel(  # type: ignore[no-untyped-def]
         finish(
             sums, row, column, real, width, streams, channels_out,
             bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-            PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION,
+            PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION, APPROXIMATE,
         )  # fmt: skip
         if EXTRA_N > 0:
             finish(
                 extra_sums, row, extra_column, real, width, streams, channels_out,
                 bias_ptr, residual_ptr, frequency_ptr, gain_ptr, plain_ptr, active_ptr,
-                PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION,
+                PHASED, HAS_RESIDUAL, WRITE_PLAIN, ACTIVATION, APPROXIMATE,
             )  # fmt: skip
+    if BLOCKS:
+        let_next_start(OVERLAP)
 
 
 def causal_conv(
@@ -260,7 +252,8 @@ def causal_conv(
         BLOCKS=tile.blocks, PHASED=channels_out != width, HAS_RESIDUAL=residual is not None,
         WRITE_PLAIN=plain is not None, ACTIVATION=kind.value,
         EVEN_K=conv.weight.shape[0] % tile.terms == 0, EVEN_N=width % tile.width == 0, WHOLE_TAPS=whole_taps,
-        FETCH=launch["OVERLAP"] and few and whole_taps, PRECISION="ieee" if float32 else None,
+        FETCH=launch["OVERLAP"] and few and whole_taps, APPROXIMATE=approximates(x),
+        PRECISION="ieee" if float32 else None,
         num_warps=tile.warps, num_stages=tile.stages, **launch,
     )  # fmt: skip
 

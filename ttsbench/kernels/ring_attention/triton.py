@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ttsbench.kernels.overlap import let_next_start, overlap, wait_for_previous
+from ttsbench.kernels.overlap import follow, overlap
+from ttsbench.kernels.sine import approximates, cosine, sine, within_a_turn
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -26,14 +27,28 @@ def turned(at, e, partner, cos, sin, known, kind: tl.constexpr):  # type: ignore
     return (head * cos + other * sin).to(kind)
 
 
+@triton.jit  # type: ignore[untyped-decorator]
+def old_rows(first, now, key_ptr, value_ptr, start, stride, ring, e, known, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Keys and values [BLOCK, E] of the positions from `first` on, and which of them lie before `now`."""
+    old = first + tl.arange(0, BLOCK)
+    seen = (old >= 0) & (old < now)
+    at = start + (tl.where(seen, old, 0) % ring * stride)[:, None] + e[None, :]
+    inside = seen[:, None] & known[None, :]
+    return tl.load(key_ptr + at, mask=inside, other=0.0), tl.load(value_ptr + at, mask=inside, other=0.0), seen
+
+
+@triton.jit
+def scored(q, keys, seen):  # type: ignore[no-untyped-def]
+    return tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+
+
 @triton.jit(do_not_specialize=["ring", "window"])  # type: ignore[untyped-decorator]
 def ring_attention_kernel(  # type: ignore[no-untyped-def]
     qkv_ptr, key_ptr, value_ptr, slot_ptr, position_ptr, frequency_ptr, out_ptr, ring, window, scale,
     HEADS: tl.constexpr, KV_HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK: tl.constexpr,
-    OVERLAP: tl.constexpr,
+    EXTRA: tl.constexpr, APPROXIMATE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """HALF = E / 2 elements turn against the other half. BLOCK >= window - 1 old positions are read at once."""
-    let_next_start(OVERLAP)
+    """HALF = E / 2 elements turn against the other half. BLOCK + EXTRA >= window - 1 old positions are read at once."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kv_head = head // (HEADS // KV_HEADS)
     slot = tl.load(slot_ptr + row)
@@ -43,18 +58,20 @@ def ring_attention_kernel(  # type: ignore[no-untyped-def]
 
     stride = KV_HEADS * 2 * HALF
     start = slot * ring * stride + kv_head * 2 * HALF
-    old = now - window + 1 + tl.arange(0, BLOCK)
-    seen = (old >= 0) & (old < now)
-    at = start + (tl.where(seen, old, 0) % ring * stride)[:, None] + e[None, :]
-    keys = tl.load(key_ptr + at, mask=seen[:, None] & known[None, :], other=0.0)
-    values = tl.load(value_ptr + at, mask=seen[:, None] & known[None, :], other=0.0)
+    oldest = now - window + 1
+    keys, values, seen = old_rows(oldest, now, key_ptr, value_ptr, start, stride, ring, e, known, BLOCK)
+    if EXTRA:
+        more_keys, more_values, more_seen = old_rows(
+            oldest + BLOCK, now, key_ptr, value_ptr, start, stride, ring, e, known, EXTRA
+        )
 
     first = e < HALF
     partner = tl.where(first, e + HALF, e - HALF)
     angle = now.to(tl.float32) * tl.load(frequency_ptr + tl.minimum(e, partner), mask=known, other=0.0)
-    cos, sin = tl.cos(angle), tl.where(first, -tl.sin(angle), tl.sin(angle))
+    angle = within_a_turn(angle)
+    cos, sin = cosine(angle, APPROXIMATE), sine(tl.where(first, -angle, angle), APPROXIMATE)
 
-    wait_for_previous(OVERLAP)
+    follow(OVERLAP)
     heads = qkv_ptr + row * (HEADS + 2 * KV_HEADS) * 2 * HALF
     kind: tl.constexpr = out_ptr.dtype.element_ty
     q = turned(heads + head * 2 * HALF, e, partner, cos, sin, known, kind).to(tl.float32) * scale
@@ -62,11 +79,19 @@ def ring_attention_kernel(  # type: ignore[no-untyped-def]
     value = tl.load(heads + (HEADS + KV_HEADS + kv_head) * 2 * HALF + e, mask=known, other=0.0)
 
     own = tl.sum(q * key.to(tl.float32), 0)
-    scores = tl.where(seen, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+    scores = scored(q, keys, seen)
     largest = tl.maximum(own, tl.max(scores, 0))
+    if EXTRA:
+        more_scores = scored(q, more_keys, more_seen)
+        largest = tl.maximum(largest, tl.max(more_scores, 0))
     weights, own = tl.exp(scores - largest), tl.exp(own - largest)
     out = own * value.to(tl.float32) + tl.sum(weights[:, None] * values.to(tl.float32), 0)
-    out = out / (own + tl.sum(weights, 0))
+    total = own + tl.sum(weights, 0)
+    if EXTRA:
+        weights = tl.exp(more_scores - largest)
+        out += tl.sum(weights[:, None] * more_values.to(tl.float32), 0)
+        total += tl.sum(weights, 0)
+    out = out / total
     tl.store(out_ptr + (row * HEADS + head) * 2 * HALF + e, out.to(kind), mask=known)
     if head % (HEADS // KV_HEADS) == 0:
         new = start + now % ring * stride + e
@@ -85,9 +110,12 @@ def ring_attention(
     assert slots.dtype == position.dtype == torch.int64 and slots.shape == (rows,)
     assert frequencies.dtype == torch.float32 and frequencies.shape == (head_dim // 2,) and window <= ring
     out = torch.empty(rows, heads * head_dim, device=qkv.device, dtype=qkv.dtype)
+    block = max(triton.next_power_of_2(window) // 2, 1)  # of 71 old positions 64, and 8 more: 128 take more registers
+    more = max(window - 1 - block, 0)
     ring_attention_kernel[(rows, heads)](
         qkv, keys, values, slots, position, frequencies, out, ring, window, head_dim**-0.5,
         HEADS=heads, KV_HEADS=kv_heads, HALF=head_dim // 2, BLOCK_E=triton.next_power_of_2(head_dim),
-        BLOCK=triton.next_power_of_2(window - 1), num_warps=4, **overlap(qkv),
+        BLOCK=block, EXTRA=triton.next_power_of_2(more) if more else 0,
+        APPROXIMATE=approximates(qkv), num_warps=2, **overlap(qkv),
     )  # fmt: skip
     return out
