@@ -105,7 +105,8 @@ def test_split_sums_do_not_depend_on_who_comes_last() -> None:
 
 
 def test_every_released_product_fills_the_gpu_or_cannot() -> None:
-    """Red when a large batch gets small tiles, or one stream's product stays in a few programs."""
+    """Red when a large batch gets small tiles, one stream's product stays in a few programs, or a long sum of some
+    hundred rows is not split but cut into tiles of 32."""
     for rows in (1, 8, 32, 64, 128):
         for case in cases.released(rows):
             tile = choose(rows * case.length, case.taps, case.channels, case.width)
@@ -113,6 +114,7 @@ def test_every_released_product_fills_the_gpu_or_cannot() -> None:
             assert programs >= 48 or case.taps == 1, f"{case.name} of {rows}: {programs} programs"
     assert choose(128 * 32, 7, 768, 768) == LARGE[0]
     assert choose(128 * 160, 7, 384, 384) == SQUARE
+    assert choose(64 * 4, 7, 1024, 1536).rows == choose(64 * 4, 1, 4096, 1024).rows == 64
 
 
 def test_split_sums_take_one_round_and_leave_every_part_some_steps() -> None:
