@@ -174,7 +174,7 @@ def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, t
     the cache only what belongs to rows alone in their slot. Red when a load of `qkv` moves before the wait, or a store,
     or when a prompt's row reads keys of its own launch.
     """
-    source = changed(kernel_text().replace("    gdc_wait();\n", "    gdc_wait();\n    return;\n"), tmp_path)
+    source = changed(kernel_text().replace("    gdc_launch_dependents();\n", "    return;\n"), tmp_path)
     given = cases.inputs(case, "cpu", torch.bfloat16)
     before = given.keys.clone(), given.values.clone()
 
@@ -190,12 +190,13 @@ def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, t
         assert torch.equal(now.view(torch.int16), then.view(torch.int16))
 
 
-def test_a_draw_stands_between_two_positions() -> None:
-    """Attention reads keys early because all kernels before the last draw have ended. Red when a draw lets the next
-    kernel start before its own wait.
+def test_the_next_kernel_starts_after_this_ones_wait() -> None:
+    """Which is why attention of a layer may read its earlier keys before its own: between the two stands that of another
+    layer, and all before that one have ended. Red when the next kernel may start sooner.
     """
-    text = (cuda.SOURCE.parents[1] / "draw" / "triton.py").read_text()
-    assert text.rindex(" wait_for_previous(OVERLAP)") < text.index(" let_next_start(OVERLAP)")
+    text = kernel_text()
+    assert text.count("gdc_launch_dependents();") == 1
+    assert "    gdc_wait();\n    gdc_launch_dependents();\n" in text
 
 
 def pages(given: Inputs, case: Case) -> list[Tensor]:

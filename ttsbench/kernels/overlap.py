@@ -2,17 +2,10 @@
 
 A kernel launched so may start as soon as every program of the kernel before it has said `let_next_start`, and sets
 itself up meanwhile. Two rules keep the order of memory. Until `wait_for_previous` a program reads only what no kernel
-that may still run writes (weights, tables, what the host has sent), and it writes nothing. And every kernel of the
-chain waits, also one that needs nothing: the wait ends when the kernel before has ended, which has waited in turn, so
-all before it have ended too. Captured graphs keep these edges. Fetching into the L2 cache is allowed at any time: all
+of the chain writes (weights, tables, what the host has sent), and it writes nothing. And every kernel of the chain
+waits, also one that needs nothing: the wait ends when the kernel before has ended, which has waited in turn, so all
+before it have ended too. Captured graphs keep these edges. Fetching into the L2 cache is allowed at any time: all
 multiprocessors share it.
-
-Which kernels may still run? Where all say `let_next_start` first, any number of those in front. One that says it after
-its own wait ends that: when it does, all before it have ended, and nothing behind it has started, as each starts after
-the one before it. Torch's kernels and copies, which wait until all is done, do the same. So attention may read the keys
-of earlier positions before its wait (past L1, where a line of before might lie): between two positions of the code
-predictor there is a draw, which waits first, and between two steps of the talker there is a copy from the host. What a
-kernel has read early, those behind it may write, as they wait for its end.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ def paged_attention(qkv: Tensor, heads: Heads, rows: KVRows, keys: Tensor, value
     decode step has, a row needs no other row's key, and the whole operation is one kernel, as it is at 2; above, keys
     are written before any is read.
 
-    On a GPU earlier keys are read before the kernels in front have ended: whoever wrote them must stand before a kernel
-    that says `follow` (`kernels/overlap.py`), or one of torch's. What is computed: `reference.py`.
+    On a GPU earlier keys are read before the kernel in front has ended, so their writer must stand further off than
+    that one, and a kernel between the two must let the next start after its own wait, as this one does (`overlap.py`).
+    What is computed: `reference.py`.
     """
     if qkv.is_cuda:
         from ttsbench.kernels.attention import cuda, triton

@@ -2,7 +2,9 @@
 // WARPS of a block. What is computed: `reference.py`.
 //
 // The chain around this kernel is short of time between its wait and its end, so all that is there before the wait is in
-// registers by then: where the row stands, norms, rotary tables, and the first chunk of keys and values.
+// registers by then: where the row stands, norms, rotary tables, and the first chunk of keys and values. Earlier positions may
+// be read so: they were written before a kernel that lets the next start after its own wait, as this one does itself in every
+// other layer, and when it does, all before it have ended (see `kernels/overlap.py`). Past L1, where a line of before may lie.
 //
 // Products run on tensor cores, [16, 16] times [16, 8], with keys and values as the larger operand: scores are K times
 // Q^T, outputs V^T times P^T, and the two queries of a head group are two of eight columns. With g = lane / 4 and
@@ -376,7 +378,6 @@ DEV int vector_of_lane(int position, bool queries, bool own, bool before) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) paged_attention(const __grid_constant__ Step step) {
-    gdc_launch_dependents();
     constexpr bool HEAD_OF_A_WARP = ONE_CHUNK || MODE == STORE;
     const int own_warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);   // one for all of its lanes: no branch parts them
     const int warp = HEAD_OF_A_WARP ? 0 : own_warp;
@@ -414,6 +415,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) paged_attentio
     }
     if (warp == 0) kept.keep(needs);
     gdc_wait();
+    gdc_launch_dependents();
 
     const bf16* const value = step.qkv + (size_t)row * WIDTH + ((GROUP + 1) * KH + head) * E;
     const auto take_values = [&](int number) {

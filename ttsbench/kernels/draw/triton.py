@@ -138,6 +138,7 @@ def draw_kernel(  # type: ignore[no-untyped-def]
     BLOCK_D: tl.constexpr,
     OVERLAP: tl.constexpr,
 ):
+    let_next_start(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     # What the host has sent and no kernel changes: who draws, by which settings, with which number.
     slot = tl.load(slots_ptr + row)
@@ -145,9 +146,7 @@ def draw_kernel(  # type: ignore[no-untyped-def]
     samples = tl.load(sample_ptr + slot)
     temperature, top_k, top_p = tl.load(temperature_ptr + slot), tl.load(top_k_ptr + slot), tl.load(top_p_ptr + slot)
     uniform = draw_uniform(tl.load(seeds_ptr + slot), frame, book)
-    # In this order: attention reads keys of earlier positions before its wait, and this kernel stands between.
     wait_for_previous(OVERLAP)
-    let_next_start(OVERLAP)
     code_ids = tl.arange(0, BLOCK)
     exists = code_ids < V
     logits = tl.load(logits_ptr + row * logits_stride + code_ids, mask=exists, other=0.0).to(tl.float32)
