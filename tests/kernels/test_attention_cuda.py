@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -162,9 +163,10 @@ def changed(text: str, folder: Path) -> Path:
     source = folder / "attention" / cuda.SOURCE.name
     source.parent.mkdir()
     source.write_text(text)
-    header = Path("decoder_pass", "device.cuh")
-    (folder / header.parent).mkdir()
-    shutil.copy(cuda.SOURCE.parents[1] / header, folder / header)
+    for header in re.findall(r'#include "(.+)"', text):
+        place = source.parent / header
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(cuda.SOURCE.parent / header, place)
     return source
 
 
@@ -191,8 +193,8 @@ def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, t
 
 
 def test_the_next_kernel_starts_after_this_ones_wait() -> None:
-    """Which is why attention of a layer may read its earlier keys before its own: between the two stands that of another
-    layer, and all before that one have ended. Red when the next kernel may start sooner.
+    """Which is why attention of a layer may read its earlier keys before its own: between the two stands that of
+    another layer, and all before that one have ended. Red when the next kernel may start sooner.
     """
     text = kernel_text()
     assert text.count("gdc_launch_dependents();") == 1
