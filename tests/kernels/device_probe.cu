@@ -19,6 +19,22 @@ extern "C" __global__ void multiply(const unsigned* a, const unsigned* b, float*
     for (int i = 0; i < 4; i++) d[i] = sum[i];
 }
 
+// Pairs of bfloat16: products, products with a sum, and the transpose of [8, 8] over a warp. All have 32 words.
+extern "C" __global__ void pairs(const unsigned* a, const unsigned* b, const unsigned* c, unsigned* product, unsigned* sum,
+                                 unsigned* transposed) {
+    int lane = threadIdx.x;
+    product[lane] = mul_bf16x2(a[lane], b[lane]);
+    sum[lane] = fma_bf16x2(a[lane], b[lane], c[lane]);
+    transposed[lane] = transpose_bf16(a[lane]);
+}
+
+// Every other 16 bytes of x [8, 4] into y, which keeps the rest.
+extern "C" __global__ void some(const unsigned* x, uint4* y) {
+    uint4 v = y[threadIdx.x];
+    ld_cg_v4_if(v, x + 4 * threadIdx.x, threadIdx.x % 2 == 0);
+    y[threadIdx.x] = v;
+}
+
 // 64 bytes by one thread: each kind of load and store takes its part. `x` and `y` have 16 words.
 extern "C" __global__ void copy(const unsigned* x, unsigned* y) {
     if (threadIdx.x != 0) return;

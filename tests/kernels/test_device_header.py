@@ -72,6 +72,30 @@ def test_a_warp_multiplies_as_the_manual_lays_its_registers_out(device: str) -> 
 
 
 @DEVICES
+def test_pairs_are_two_numbers(device: str) -> None:
+    """Red when halves change places, a product is rounded twice, or a sum's product before the sum."""
+    a, b, c = (torch.randn(64, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(3))
+    words = [x.view(torch.int32).to(device) for x in (a, b, c)]
+    product, total, transposed = (torch.zeros(32, dtype=torch.int32, device=device) for _ in range(3))
+    module(device).function("pairs").launch((1,), (32,), (*words, product, total, transposed))
+    assert torch.equal(product.cpu().view(torch.bfloat16), a * b)
+    exact = a.double() * b.double() + c.double()
+    off = (total.cpu().view(torch.bfloat16).double() - exact).abs()
+    assert (off <= exact.abs() * 2**-8).all(), "of the nearest, half a step of eight bits"
+    assert torch.equal(transposed.cpu().view(torch.bfloat16).view(8, 8), a.view(8, 8).T)
+
+
+@DEVICES
+def test_a_load_that_is_not_wanted_changes_nothing(device: str) -> None:
+    """Red when the condition is turned round, or a load without it clears what was there."""
+    x, y = torch.arange(32, dtype=torch.int32).view(8, 4), -torch.ones(8, 4, dtype=torch.int32)
+    want = torch.where(torch.arange(8)[:, None] % 2 == 0, x, y)
+    got = y.to(device)
+    module(device).function("some").launch((1,), (8,), (x.to(device), got))
+    assert torch.equal(got.cpu(), want)
+
+
+@DEVICES
 def test_every_load_and_store_moves_its_bytes(device: str) -> None:
     """Red when a load or a store has another width than its name, or its elements change places."""
     x = torch.randint(-(2**31), 2**31 - 1, (16,), dtype=torch.int32).to(device)

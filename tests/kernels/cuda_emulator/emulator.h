@@ -68,6 +68,12 @@ inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline int __popc(unsigned v) { return __builtin_popcount(v); }
 inline int __clz(int v) { return v ? __builtin_clz(v) : 32; }
 inline int __ffs(int v) { return __builtin_ffs(v); }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    uint64_t bytes = uint64_t{b} << 32 | a;
+    unsigned v = 0;
+    for (unsigned i = 0; i < 4; i++) v |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return v;
+}
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(uint64_t{a} * b >> 32); }
 template <class A, class B>
 std::common_type_t<A, B> min(A a, B b) {
@@ -145,6 +151,9 @@ inline unsigned short ld_cg_u16(const void* p) { return emulated_load<unsigned s
 inline unsigned ld_cg_u32(const void* p) { return emulated_load<unsigned>(p); }
 inline uint2 ld_cg_v2(const void* p) { return emulated_load<uint2>(p); }
 inline uint4 ld_cg_v4(const void* p) { return emulated_load<uint4>(p); }
+inline void ld_cg_v4_if(uint4& v, const void* p, bool wanted) {
+    if (wanted) v = emulated_load<uint4>(p);
+}
 inline void st_cg_u16(void* p, unsigned short v) { emulated_store(p, v); }
 inline void st_cg_u32(void* p, unsigned v) { emulated_store(p, v); }
 inline void st_cg_v2(void* p, uint2 v) { emulated_store(p, v); }
@@ -308,6 +317,21 @@ inline unsigned emulated_bf16(float v) {
 }
 inline unsigned pack_bf16(float lo, float hi) { return emulated_bf16(hi) << 16 | emulated_bf16(lo); }
 inline float round_bf16(float v) { return bf16_lo(emulated_bf16(v)); }
+
+// A product is exact in float32. A sum is rounded to float32 first, which matters once in 65,536 times.
+inline unsigned mul_bf16x2(unsigned a, unsigned b) {
+    return pack_bf16(bf16_lo(a) * bf16_lo(b), bf16_hi(a) * bf16_hi(b));
+}
+inline unsigned fma_bf16x2(unsigned a, unsigned b, unsigned c) {
+    return pack_bf16(std::fma(bf16_lo(a), bf16_lo(b), bf16_lo(c)), std::fma(bf16_hi(a), bf16_hi(b), bf16_hi(c)));
+}
+
+inline unsigned transpose_bf16(unsigned pair) {
+    const emulator::Words* all = emulator::exchange("transpose_bf16", ALL_LANES, {pair});
+    unsigned row = emulator::lane() / 4, column = emulator::lane() % 4 * 2;
+    auto element = [&](unsigned i, unsigned j) { return all[4 * i + j / 2][0] >> j % 2 * 16 & 0xffffu; };
+    return element(column, row) | element(column + 1, row) << 16;
+}
 
 // The fragments are described in device.cuh. Sums are float64 and rounded once; a device's order of terms is its own.
 inline void mma_bf16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {

@@ -61,7 +61,6 @@ def paged_attention_kernel(  # type: ignore[no-untyped-def]
     G: tl.constexpr, GROUP: tl.constexpr, HALF: tl.constexpr, HALF_BLOCK: tl.constexpr, BLOCK: tl.constexpr,
     MODE: tl.constexpr, FETCH: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(OVERLAP)
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1)
     E: tl.constexpr = 2 * HALF
@@ -90,6 +89,7 @@ def paged_attention_kernel(  # type: ignore[no-untyped-def]
         if FETCH:
             _fetch_past(keys_ptr, values_ptr, table_ptr, position, head, block_size, num_kv_heads, E, BLOCK)
     wait_for_previous(OVERLAP)
+    let_next_start(OVERLAP)
 
     if MODE != 2:
         k_at = packed_ptr + (num_heads + head) * E + d[None, :]

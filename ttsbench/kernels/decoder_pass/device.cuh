@@ -39,6 +39,17 @@ __device__ __forceinline__ uint4 ld_cg_v4(const void* p) {
     return v;
 }
 
+// Where `wanted`; else `v` stays as it is.
+__device__ __forceinline__ void ld_cg_v4_if(uint4& v, const void* p, bool wanted) {
+    asm volatile("{\n"
+                 ".reg .pred wanted;\n"
+                 "setp.ne.u32 wanted, %5, 0;\n"
+                 "@wanted ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+                 "}"
+                 : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+                 : "l"(p), "r"((unsigned)wanted));
+}
+
 __device__ __forceinline__ void st_cg_u16(void* p, unsigned short v) {
     asm volatile("st.global.cg.u16 [%0], %1;" : : "l"(p), "h"(v) : "memory");
 }
@@ -115,6 +126,27 @@ __device__ __forceinline__ unsigned pack_bf16(float lo, float hi) {
 }
 
 __device__ __forceinline__ float round_bf16(float v) { return bf16_lo(pack_bf16(v, 0.0f)); }
+
+// Two products at once, each rounded once.
+__device__ __forceinline__ unsigned mul_bf16x2(unsigned a, unsigned b) {
+    unsigned product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+
+// a b + c twice, each rounded once.
+__device__ __forceinline__ unsigned fma_bf16x2(unsigned a, unsigned b, unsigned c) {
+    unsigned sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+
+// Of an 8 x 8 matrix over a warp: lane l has M[l / 4][2 (l % 4)] and the element after it, and gets those of M^T.
+__device__ __forceinline__ unsigned transpose_bf16(unsigned pair) {
+    unsigned transposed;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(pair));
+    return transposed;
+}
 
 // d += A B over a warp: A is 16 x 16 row-major, B is 16 x 8 column-major, d is 16 x 8 in float32. With g = lane / 4 and
 // t = lane % 4, and two neighbours to a register (along k in A and B, along n in d):
