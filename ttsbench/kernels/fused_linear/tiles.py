@@ -29,6 +29,9 @@ class Tile:
     stages: int
     split: int = 1
     blocks: bool = False
+    fetch: bool = True
+    early: int = 0
+    slices: int = 1
 
     def count(self, rows: int, outputs: int) -> int:
         """Tiles of `rows` x `outputs`."""

@@ -179,6 +179,93 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
+@triton.jit(do_not_specialize=["rows", "parts", "squares_part"])  # type: ignore[untyped-decorator]
+def early_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
+    x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, TERMS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
+    PARTS: tl.constexpr, GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
+    EARLY: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """A few rows: each program holds its share of the weight in registers before it waits for the rows that meet it.
+
+    Each warp takes a slice of the terms, so that no warp adds up more than a few products after one another.
+    """
+    let_next_start(OVERLAP)
+    tiles_m = tl.cdiv(rows, BLOCK_M)
+    tile = tl.program_id(0)
+    tile_n = tile // tiles_m
+    row = tile % tiles_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    real = row < rows
+    row = tl.where(real, row, 0)
+    column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    known = column < outputs
+    read = tl.where(known, column, 0).to(tl.int64)
+    span = SLICES * TERMS
+    if SLICES > 1:
+        k = (tl.arange(0, SLICES) * TERMS)[:, None, None] + tl.arange(0, TERMS)[None, None, :]
+        weight_at = weight_ptr + read[None, :, None] * width + k
+        x_at = x_ptr + row.to(tl.int64)[None, :, None] * x_stride + k
+    else:
+        k = tl.arange(0, TERMS)[None, :]
+        weight_at = weight_ptr + read[:, None] * width + k
+        x_at = x_ptr + row.to(tl.int64)[:, None] * x_stride + k
+    up_at = weight_at + outputs.to(tl.int64) * width
+    weights, ups = (), ()
+    for step in tl.static_range(EARLY):
+        weights += (tl.load(weight_at + step * span),)
+        if GATED:
+            ups += (tl.load(up_at + step * span),)
+    wait_for_previous(OVERLAP)
+
+    lefts = ()
+    for step in tl.static_range(AHEAD):
+        lefts += (tl.load(x_at + step * span),)
+        if step >= EARLY:
+            weights += (tl.load(weight_at + step * span),)
+            if GATED:
+                ups += (tl.load(up_at + step * span),)
+    squares = 0.0
+    if PARTS:
+        squares = row_squares(squares_ptr, squares_part, squares_row, row, parts, PARTS)
+    residual = 0.0
+    if HAS_RESIDUAL:
+        at = row.to(tl.int64)[:, None] * outputs + column[None, :]
+        residual = tl.load(residual_ptr + at, mask=real[:, None] & known[None, :], other=0.0)
+    if SLICES > 1:
+        sums = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
+        up = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
+    else:
+        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in tl.static_range(STEPS):
+        left = lefts[step]
+        if step + AHEAD < STEPS:
+            lefts += (tl.load(x_at + (step + AHEAD) * span),)
+            if step + AHEAD >= EARLY:
+                weights += (tl.load(weight_at + (step + AHEAD) * span),)
+                if GATED:
+                    ups += (tl.load(up_at + (step + AHEAD) * span),)
+        if SLICES > 1:
+            left = tl.trans(left, (0, 2, 1))
+            sums = tl.dot(weights[step], left, sums)
+            if GATED:
+                up = tl.dot(ups[step], left, up)
+        else:
+            sums = tl.dot(left, tl.trans(weights[step]), sums)
+            if GATED:
+                up = tl.dot(left, tl.trans(ups[step]), up)
+    if SLICES > 1:
+        sums = tl.trans(tl.sum(sums, 0))
+        if GATED:
+            up = tl.trans(tl.sum(up, 0))
+    finish(
+        sums, up, squares, residual, row, column, real, known, tile_n, rows, outputs, width, eps,
+        bias_ptr, norm_ptr, out_ptr, out_stride, total_ptr, out_squares_ptr,
+        PARTS > 0, GATED, HAS_BIAS, HAS_RESIDUAL,
+    )  # fmt: skip
+
+
 MATVEC_OUTPUTS, MATVEC_WARPS = 2, 4
 """Outputs and warps of a program of `matvec`: two outputs a program, measured on an H200 (docs/measurements.md)."""
 
@@ -259,6 +346,8 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | N
     if rows == 1 and tile is None:
         return matvec(x, weight, outputs, out, **epilogue)
     tile = tile or _chosen(rows, weight, gated)
+    if tile.early:
+        return early(x, weight, outputs, out, tile, **epilogue)
     tiles = tile.count(rows, outputs)
     parts, tickets = None, None
     if tile.split > 1:
@@ -284,9 +373,34 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | N
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, BLOCK_K=tile.terms, SPLIT_K=tile.split,
         PARTS=0 if squares is None else triton.next_power_of_2(len(squares)),
         TALL=tile.rows <= 32, BLOCKS=tile.blocks, EVEN_K=width % tile.terms == 0,
-        CHUNKS=_chunks(tile) if even and launch["OVERLAP"] and weight.dtype != torch.float32 else 0,
+        CHUNKS=_chunks(tile) if tile.fetch and even and launch["OVERLAP"] and weight.dtype != torch.float32 else 0,
         PRECISION="ieee" if out.dtype == torch.float32 else None,
         num_warps=tile.warps, num_stages=tile.stages, **arguments, **launch,
+    )  # fmt: skip
+    return out
+
+
+def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile, **epilogue: Any) -> Tensor:
+    """`_launch` for a tile whose weights are loaded early."""
+    squares, (rows, width) = x.squares, x.rows.shape
+    parts = 0 if squares is None else len(squares)
+    steps = width // (tile.terms * tile.slices)
+    assert steps * tile.terms * tile.slices == width
+    arguments = {
+        "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
+        "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
+        **epilogue,
+    }  # fmt: skip
+    early_kernel[(tile.count(rows, outputs),)](
+        x_ptr=x.rows, weight_ptr=weight, squares_ptr=squares, out_ptr=out,
+        x_stride=x.rows.stride(0), out_stride=out.stride(0),
+        squares_part=0 if squares is None else squares.stride(0),
+        squares_row=0 if squares is None else squares.stride(1),
+        rows=rows, outputs=outputs, width=width, parts=parts, eps=x.eps,
+        BLOCK_M=tile.rows, BLOCK_N=tile.columns, TERMS=tile.terms, SLICES=tile.slices, STEPS=steps,
+        PARTS=0 if squares is None else triton.next_power_of_2(parts),
+        EARLY=min(tile.early, steps), AHEAD=min(tile.stages, steps),
+        num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
     )  # fmt: skip
     return out
 
