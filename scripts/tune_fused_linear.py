@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -96,41 +97,35 @@ def looped(rows: int, product: Product) -> Iterator[Tile]:
                     if stages < 3 or (terms == 64 and size <= 32) or (terms == 256 and columns > 16):
                         continue
                     for blocks in (False, True):
-                        for fetch in (False, True):
+                        for fetch in (False, True) if blocks else (False,):
                             warps = 8 if size == 128 else 4
                             yield Tile(size, columns, terms, warps, stages, split, blocks, fetch)
 
 
 def early(rows: int, product: Product) -> Iterator[Tile]:
     """Tiles that hold weights before they wait."""
-    for size in (8, 16, 32):
+    for size in (8, 16, 32, 64, 128):
         if size >= 2 * max(rows, 8) or size < min(rows, 32):
             continue
-        for columns in (8, 16, 32):
+        for columns in (8, 16, 32, 64):
             count = Tile(size, columns, 64, 4, 2).count(rows, product.columns)
-            if not 60 <= count <= 800:
+            if not 60 <= count <= 800 or (size < 64 and columns * size * product.halves > 1024):
                 continue
-            for warps in (4, 8):
-                terms = 128
-                steps = product.width // (warps * terms)
-                step = columns * product.halves * warps * terms * 2
-                hold = min(steps, 72 * 1024 // step)
-                for hold in {hold, max(1, hold // 2)} if hold < steps else {hold}:
-                    if not hold or columns * size * product.halves > 1024:
-                        continue
-                    for distance in {min(2, steps), steps} if size <= 16 and steps <= 3 else {min(2, steps)}:
-                        yield Tile(size, columns, terms, warps, distance, early=hold, slices=warps)
-    if rows >= 64:
-        for columns in (16, 32, 64):
-            if not 60 <= Tile(64, columns, 64, 4, 2).count(rows, product.columns) <= 400:
+            if size >= 64 and (columns < 16 or columns * size * product.halves > 4096 * 2):
                 continue
-            for warps in (4, 8):
-                for terms in (128,):
-                    step = columns * product.halves * terms * 2
-                    steps = product.width // terms
-                    hold = min(steps, 72 * 1024 // step)
-                    for distance in (2, 3):
-                        yield Tile(64, columns, terms, warps, distance, early=hold)
+            for warps, terms in ((4, 64), (4, 128)) if size == 64 else ((8, 64),) if size == 128 else ((4, 128), (8, 128), (8, 64)):
+                if size < 64 and (terms == 64) != (size == 32):
+                    continue
+                slices = warps if size < 64 else 1
+                span = slices * terms
+                steps = product.width // span
+                step = columns * product.halves * span * 2
+                hold = min(steps, (100 * 1024 - size * span * 2) // step)
+                registers = size * span // (64 * warps)
+                if hold < 1:
+                    continue
+                for distance in {min(steps, 128 // registers), min(steps, 64 // registers)}:
+                    yield Tile(size, columns, terms, warps, distance, early=hold, slices=slices)
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,12 @@ def library(product: Product, rows: int, copies: int, at: int) -> Any:
     return F.linear(x, weights[at])
 
 
+broken: list[Trial] = []
+
+
 def is_right(trial: Trial) -> bool:
+    while broken:
+        time.sleep(1.0)
     torch.backends.cuda.matmul.allow_tf32 = False
     product, rows = trial.product, trial.rows
     try:
@@ -198,6 +198,8 @@ def is_right(trial: Trial) -> bool:
         return error <= TOLERANCE
     except Exception as error:  # a tile that does not compile or fit is no candidate, and says so
         print(json.dumps({"failed": str(trial), "error": str(error)[:200]}), flush=True)
+        if "CUDA error" in str(error):
+            broken.append(trial)  # the process is of no more use, and must not fail what others could do
         return False
 
 
@@ -229,18 +231,14 @@ def copies_of(product: Product) -> int:
 def compiled(trials: list[Trial], seconds: float) -> set[Trial]:
     """Those that give the right result; what is not compiled in time is not among them."""
     first = {trial.program: trial for trial in reversed(trials)}
-    ordered = [*first.values(), *(trial for trial in trials if first[trial.program] is not trial)]
+    ordered = [*reversed(first.values()), *(trial for trial in trials if first[trial.program] is not trial)]
     start = time.perf_counter()
-    right = set()
-    with multiprocessing.get_context("spawn").Pool(max(1, min(15, os.cpu_count() or 2))) as pool:
-        answers = pool.imap(is_right, ordered, chunksize=1)
-        for trial in ordered:
-            try:
-                if answers.next(timeout=max(0.0, start + seconds - time.perf_counter())):
-                    right.add(trial)
-            except multiprocessing.TimeoutError:
-                break
-        pool.terminate()
+    pool = ProcessPoolExecutor(max(1, min(15, os.cpu_count() or 2)), multiprocessing.get_context("spawn"))
+    answers = {pool.submit(is_right, trial): trial for trial in ordered}
+    done, _ = wait(answers, seconds)
+    right = {answers[answer] for answer in done if answer.result()}
+    for process in list(pool._processes.values()):
+        process.kill()
     print(json.dumps({"trials": len(trials), "programs": len(first), "right": len(right),
                       "seconds": round(time.perf_counter() - start, 1)}), flush=True)  # fmt: skip
     return right

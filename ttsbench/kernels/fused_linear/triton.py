@@ -49,11 +49,13 @@ def sum_parts(part_ptr, at, inside, size, SPLIT_K: tl.constexpr):  # type: ignor
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def row_squares(squares_ptr, squares_part, squares_row, row, parts, PARTS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The parts [PARTS, rows] of the rows' sums of squares."""
+def row_squares(squares_ptr, squares_part, squares_row, row, rows, parts, PARTS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The parts [PARTS, rows] of the rows' sums of squares. `row` counts on past the last row: then neighbours stand
+    together in memory as far as the compiler can see.
+    """
     part = tl.arange(0, PARTS)
     at = part[:, None] * squares_part + row[None, :] * squares_row
-    return tl.load(squares_ptr + at, mask=(part < parts)[:, None], other=0.0)
+    return tl.load(squares_ptr + at, mask=(part < parts)[:, None] & (row < rows)[None, :], other=0.0)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -83,7 +85,7 @@ def finish(  # type: ignore[no-untyped-def]
     tl.store(out_at, sums.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "parts", "squares_part"])  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize=["parts"])  # type: ignore[untyped-decorator]
 def fused_linear_kernel(  # type: ignore[no-untyped-def]
     x, weight, x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     part_ptr, ticket_ptr, x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
@@ -96,9 +98,9 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
     tile, part = tl.program_id(0), tl.program_id(1)
     tile_n = tile // tiles_m
     first_row, first_column = tile % tiles_m * BLOCK_M, tile_n * BLOCK_N
-    row = first_row + tl.arange(0, BLOCK_M)
-    real = row < rows
-    row = tl.where(real, row, 0)
+    any_row = first_row + tl.arange(0, BLOCK_M)
+    real = any_row < rows
+    row = tl.where(real, any_row, 0)
     column = first_column + tl.arange(0, BLOCK_N)
     known = column < outputs
     read = tl.where(known, column, 0)
@@ -112,7 +114,7 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
 
     squares = 0.0
     if PARTS:
-        squares = row_squares(squares_ptr, squares_part, squares_row, row, parts, PARTS)
+        squares = row_squares(squares_ptr, squares_part, squares_row, any_row, rows, parts, PARTS)
     residual = 0.0
     inside = real[:, None] & known[None, :]
     at = row.to(tl.int64)[:, None] * outputs + column[None, :]
@@ -179,7 +181,19 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["rows", "parts", "squares_part"])  # type: ignore[untyped-decorator]
+@triton.jit  # type: ignore[untyped-decorator]
+def hold(values, OVERLAP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The same values, which the compiler keeps in registers up to here: else it moves what a product takes to shared
+    memory where it is loaded, and waits there for one load after the other.
+    """
+    if OVERLAP:
+        values = tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [values], dtype=values.dtype, is_pure=False, pack=2
+        )
+    return values
+
+
+@triton.jit(do_not_specialize=["parts"])  # type: ignore[untyped-decorator]
 def early_kernel(  # type: ignore[no-untyped-def]
     x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
@@ -195,9 +209,9 @@ def early_kernel(  # type: ignore[no-untyped-def]
     tiles_m = tl.cdiv(rows, BLOCK_M)
     tile = tl.program_id(0)
     tile_n = tile // tiles_m
-    row = tile % tiles_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    real = row < rows
-    row = tl.where(real, row, 0)
+    any_row = tile % tiles_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    real = any_row < rows
+    row = tl.where(real, any_row, 0)
     column = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     known = column < outputs
     read = tl.where(known, column, 0).to(tl.int64)
@@ -218,6 +232,13 @@ def early_kernel(  # type: ignore[no-untyped-def]
             ups += (tl.load(up_at + step * span),)
     wait_for_previous(OVERLAP)
 
+    squares = 0.0
+    if PARTS:
+        squares = row_squares(squares_ptr, squares_part, squares_row, any_row, rows, parts, PARTS)
+    residual = 0.0
+    if HAS_RESIDUAL:
+        at = row.to(tl.int64)[:, None] * outputs + column[None, :]
+        residual = tl.load(residual_ptr + at, mask=real[:, None] & known[None, :], other=0.0)
     lefts = ()
     for step in tl.static_range(AHEAD):
         lefts += (tl.load(x_at + step * span),)
@@ -225,13 +246,6 @@ def early_kernel(  # type: ignore[no-untyped-def]
             weights += (tl.load(weight_at + step * span),)
             if GATED:
                 ups += (tl.load(up_at + step * span),)
-    squares = 0.0
-    if PARTS:
-        squares = row_squares(squares_ptr, squares_part, squares_row, row, parts, PARTS)
-    residual = 0.0
-    if HAS_RESIDUAL:
-        at = row.to(tl.int64)[:, None] * outputs + column[None, :]
-        residual = tl.load(residual_ptr + at, mask=real[:, None] & known[None, :], other=0.0)
     if SLICES > 1:
         sums = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
         up = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
@@ -239,7 +253,10 @@ def early_kernel(  # type: ignore[no-untyped-def]
         sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for step in tl.static_range(STEPS):
-        left = lefts[step]
+        left = hold(lefts[step], OVERLAP)
+        right = weights[step] if step < EARLY else hold(weights[step], OVERLAP)
+        if GATED:
+            other = ups[step] if step < EARLY else hold(ups[step], OVERLAP)
         if step + AHEAD < STEPS:
             lefts += (tl.load(x_at + (step + AHEAD) * span),)
             if step + AHEAD >= EARLY:
@@ -248,13 +265,13 @@ def early_kernel(  # type: ignore[no-untyped-def]
                     ups += (tl.load(up_at + (step + AHEAD) * span),)
         if SLICES > 1:
             left = tl.trans(left, (0, 2, 1))
-            sums = tl.dot(weights[step], left, sums)
+            sums = tl.dot(right, left, sums)
             if GATED:
-                up = tl.dot(ups[step], left, up)
+                up = tl.dot(other, left, up)
         else:
-            sums = tl.dot(left, tl.trans(weights[step]), sums)
+            sums = tl.dot(left, tl.trans(right), sums)
             if GATED:
-                up = tl.dot(left, tl.trans(ups[step]), up)
+                up = tl.dot(left, tl.trans(other), up)
     if SLICES > 1:
         sums = tl.trans(tl.sum(sums, 0))
         if GATED:
@@ -293,7 +310,7 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
     row = tl.arange(0, 1)
     squares = 0.0
     if PARTS:
-        squares = row_squares(squares_ptr, squares_part, 1, row, parts, PARTS)
+        squares = row_squares(squares_ptr, squares_part, 1, row, 1, parts, PARTS)
     residual = 0.0
     if HAS_RESIDUAL:
         residual = tl.load(residual_ptr + column, mask=known, other=0.0)[None, :]
