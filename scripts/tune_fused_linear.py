@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,9 @@ class Product:
     def halves(self) -> int:
         return 2 if self.kind == "gated" else 1
 
-    @property
-    def parts(self) -> int:
-        """In how many parts it gets its rows' squares: those of a residual product of 16 columns a tile."""
-        return 0 if self.kind == "residual" else self.width // 16
+    def parts(self, rows: int) -> int:
+        """In how many parts it gets its rows' squares: those of residual products of 16 or 32 columns a tile."""
+        return 0 if self.kind == "residual" else self.width // (16 if rows <= 16 else 32)
 
 
 PRODUCTS = (
@@ -76,56 +75,53 @@ PRODUCTS = (
 
 
 def candidates(rows: int, product: Product) -> Iterator[Tile]:
-    yield from looped(rows, product)
-    yield from early(rows, product)
+    for tile in (*looped(rows, product), *early(rows, product)):
+        few = rows <= 16 or product.kind != "residual"
+        if 48 <= tile.count(rows, product.columns) * tile.split <= 400 and (few or tile.columns == 32 or tile.early):
+            yield tile
 
 
 def looped(rows: int, product: Product) -> Iterator[Tile]:
     """Tiles whose terms come in a pipelined loop."""
-    for size in (16, 32, 64, 128):
-        if size >= 2 * max(rows, 16) or size < min(rows, 64):
-            continue
-        for columns in (16, 32, 64):
-            if size == 128 and columns == 16:
+    if rows <= 16:
+        shapes = [(16, 16, 128), (16, 32, 128), (16, 64, 128)] if product.name.startswith("talker") else []
+    else:
+        shapes = [(64, 16, 128), (64, 32, 128), (64, 64, 128), (64, 32, 64), (64, 64, 64)]
+    if rows == 32:
+        shapes.append((32, 64, 128))
+    if rows == 128:
+        shapes += [(128, 32, 64), (128, 64, 64)]
+    for size, columns, terms in shapes:
+        stage = (size + columns * product.halves) * terms * 2
+        for room in (76 * 1024, SHARED_BYTES) if size == 64 else (SHARED_BYTES,):
+            stages = room // stage
+            if stages < 3:
                 continue
             for split in (1, 2) if product.kind == "residual" else (1,):
-                if not 60 <= Tile(size, columns, 64, 4, 2).count(rows, product.columns) * split <= 300:
-                    continue
-                for terms in (64, 128, 256):
-                    stage = (size + columns * product.halves) * terms * 2
-                    stages = min(SHARED_BYTES // stage, product.width // terms // split, 6)
-                    if stages < 3 or (terms == 64 and size <= 32) or (terms == 256 and columns > 16):
-                        continue
-                    for blocks in (False, True):
-                        for fetch in (False, True) if blocks else (False,):
-                            warps = 8 if size == 128 else 4
-                            yield Tile(size, columns, terms, warps, stages, split, blocks, fetch)
+                for fetch in (False, True) if product.kind == "residual" else (product.width == 1024,):
+                    yield Tile(size, columns, terms, 8 if size == 128 else 4, min(stages, 8), split, True, fetch)
 
 
 def early(rows: int, product: Product) -> Iterator[Tile]:
     """Tiles that hold weights before they wait."""
-    for size in (8, 16, 32, 64, 128):
-        if size >= 2 * max(rows, 8) or size < min(rows, 32):
+    if rows > 32 or (rows == 32 and product.name.startswith("talker")):
+        return
+    size, width, kind = min(rows, 16), product.width, product.kind
+    for columns in {"plain": (16, 32), "residual": (8, 16), "gated": (8, 16)}[kind]:
+        if kind == "gated" and width == 1024 and columns == 8 or width == 2048 and columns == 32:
             continue
-        for columns in (8, 16, 32, 64):
-            count = Tile(size, columns, 64, 4, 2).count(rows, product.columns)
-            if not 60 <= count <= 800 or (size < 64 and columns * size * product.halves > 1024):
+        for warps, slices in ((4, 4), (4, 8), (8, 8), (4, 16), (8, 16)):
+            span = slices * 128
+            steps = width // span
+            if steps * span != width or (slices == 16 and not (width == 6144 or (width, size, warps) == (2048, 8, 4))):
                 continue
-            if size >= 64 and (columns < 16 or columns * size * product.halves > 4096 * 2):
+            step = columns * product.halves * span * 2
+            room = min(SHARED_BYTES - size * span * 2, 128 * 128 * warps)
+            hold = min(steps, room // step)
+            if hold < min(steps, 2) or (hold < steps and (width, kind) in ((2048, "plain"), (2048, "residual"))):
                 continue
-            for warps, terms in ((4, 64), (4, 128)) if size == 64 else ((8, 64),) if size == 128 else ((4, 128), (8, 128), (8, 64)):
-                if size < 64 and (terms == 64) != (size == 32):
-                    continue
-                slices = warps if size < 64 else 1
-                span = slices * terms
-                steps = product.width // span
-                step = columns * product.halves * span * 2
-                hold = min(steps, (100 * 1024 - size * span * 2) // step)
-                registers = size * span // (64 * warps)
-                if hold < 1:
-                    continue
-                for distance in {min(steps, 128 // registers), min(steps, 64 // registers)}:
-                    yield Tile(size, columns, terms, warps, distance, early=hold, slices=slices)
+            ahead = max(1, min(steps, 96 // (size * span // (64 * warps))))
+            yield Tile(size, columns, 128, warps, ahead, early=hold, slices=slices)
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ class Trial:
         """What is compiled once for all that share it."""
         product, tile = self.product, self.tile
         steps = product.width // (tile.terms * tile.slices) if tile.early else 0
-        return product.kind, steps, product.parts, tile
+        return product.kind, steps, product.parts(self.rows), self.rows % 16 > 0, tile
 
 
 @cache
@@ -152,8 +148,8 @@ def inputs(product: Product, rows: int, copies: int) -> tuple[Tensor, list[Tenso
 
     x = normal(rows, product.width)
     squares = None
-    if product.parts:
-        squares = x.float().view(rows, product.parts, -1).square().sum(2).T.contiguous()
+    if parts := product.parts(rows):
+        squares = x.float().view(rows, parts, -1).square().sum(2).T.contiguous()
     weights = [normal(product.outputs, product.width) for _ in range(copies)]
     return x, weights, squares, normal(rows, product.columns), normal(product.columns)
 
@@ -228,17 +224,16 @@ def copies_of(product: Product) -> int:
     return max(12, int(COLD_BYTES / (2 * product.outputs * product.width)))
 
 
-def compiled(trials: list[Trial], seconds: float) -> set[Trial]:
+def compiled(trials: list[Trial], pool: ProcessPoolExecutor, seconds: float) -> set[Trial]:
     """Those that give the right result; what is not compiled in time is not among them."""
     first = {trial.program: trial for trial in reversed(trials)}
     ordered = [*reversed(first.values()), *(trial for trial in trials if first[trial.program] is not trial)]
     start = time.perf_counter()
-    pool = ProcessPoolExecutor(max(1, min(15, os.cpu_count() or 2)), multiprocessing.get_context("spawn"))
     answers = {pool.submit(is_right, trial): trial for trial in ordered}
-    done, _ = wait(answers, seconds)
+    done, late = wait(answers, seconds)
+    for answer in late:
+        answer.cancel()
     right = {answers[answer] for answer in done if answer.result()}
-    for process in list(pool._processes.values()):
-        process.kill()
     print(json.dumps({"trials": len(trials), "programs": len(first), "right": len(right),
                       "seconds": round(time.perf_counter() - start, 1)}), flush=True)  # fmt: skip
     return right
@@ -283,13 +278,22 @@ def main() -> None:
     if options.count:
         print(len(trials), len({trial.program for trial in trials}))
         return
-    right = compiled(trials, 0.7 * options.seconds)
-    found = []
+    pool = ProcessPoolExecutor(max(1, min(15, os.cpu_count() or 2)), multiprocessing.get_context("spawn"))
+    right = compiled(trials, pool, 0.62 * options.seconds)
+    found, best = [], {}
     for product, rows in tasks:
-        if time.perf_counter() > deadline:
-            break
         tiles = [trial.tile for trial in trials if (trial.product, trial.rows) == (product, rows) and trial in right]
-        found += [(product.name, rows, us, vars(tile)) for us, tile in report(product, rows, tiles)]
+        timed = report(product, rows, tiles)
+        best[product, rows] = timed[0] if timed else None
+        found += [(product.name, rows, us, vars(tile)) for us, tile in timed]
+    trials = [Trial(product, rows, replace(pair[1], late=True)) for (product, rows), pair in best.items() if pair]
+    for trial in compiled(trials, pool, max(1.0, deadline - time.perf_counter() - 2)):
+        launched = partial(launch, trial.product, trial.rows, trial.tile, copies_of(trial.product))
+        us = microseconds(trial.product, launched)
+        print(json.dumps({"late": trial.product.name, "rows": trial.rows, "us": round(us, 2),
+                          "early": round(best[trial.product, trial.rows][0], 2)}), flush=True)  # fmt: skip
+    for process in list(pool._processes.values()):
+        process.kill()
     if options.json:
         options.json.write_text(json.dumps(found))
 

@@ -32,6 +32,7 @@ class Tile:
     fetch: bool = True
     early: int = 0
     slices: int = 1
+    late: bool = False
 
     def count(self, rows: int, outputs: int) -> int:
         """Tiles of `rows` x `outputs`."""
@@ -55,7 +56,7 @@ TUNED: dict[tuple[int, int, int, bool], Tile] = {
 }
 """(rows of the bucket, M, K, gated) -> tile; see `choose` for the buckets."""
 
-BUCKETS = (16, 32, 64, 128)
+BUCKETS = (8, 16, 32, 64, 128)
 """More rows than the last take its tiles, more than once."""
 
 

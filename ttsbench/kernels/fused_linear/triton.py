@@ -59,9 +59,18 @@ def row_squares(squares_ptr, squares_part, squares_row, row, rows, parts, PARTS:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def of_columns(pointer, column, known, WANTED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Bias or norm weight of each column: read before the wait, or the end of the kernel waits for them."""
+    values = 0.0
+    if WANTED:
+        values = tl.load(pointer + column, mask=known, other=0.0)
+    return values
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def finish(  # type: ignore[no-untyped-def]
-    sums, up, squares, residual, row, column, real, known, tile_n, rows, outputs, width, eps,
-    bias_ptr, norm_ptr, out_ptr, out_stride, total_ptr, out_squares_ptr,
+    sums, up, squares, residual, bias, norm, row, column, real, known, tile_n, rows, outputs, width, eps,
+    out_ptr, out_stride, total_ptr, out_squares_ptr,
     SCALED: tl.constexpr, GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
 ):  # fmt: skip
     """From the sums of rows `row` and columns `column` to what is stored; float32 until then."""
@@ -74,13 +83,13 @@ def finish(  # type: ignore[no-untyped-def]
             up *= scale
         sums = sums / (1.0 + tl.exp(-sums)) * up
     if HAS_BIAS:
-        sums += tl.load(bias_ptr + column, mask=known, other=0.0).to(tl.float32)[None, :]
+        sums += bias.to(tl.float32)[None, :]
     if HAS_RESIDUAL:
         total = (sums + residual.to(tl.float32)).to(total_ptr.dtype.element_ty)
         tl.store(total_ptr + row.to(tl.int64)[:, None] * outputs + column[None, :], total, mask=inside)
         wide = tl.where(known[None, :], total.to(tl.float32), 0.0)
         tl.store(out_squares_ptr + tile_n * rows + row, tl.sum(wide * wide, 1), mask=real)
-        sums = wide * tl.load(norm_ptr + column, mask=known, other=0.0).to(tl.float32)[None, :]
+        sums = wide * norm.to(tl.float32)[None, :]
     out_at = out_ptr + row.to(tl.int64)[:, None] * out_stride + column[None, :]
     tl.store(out_at, sums.to(out_ptr.dtype.element_ty), mask=inside)
 
@@ -91,9 +100,10 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
     part_ptr, ticket_ptr, x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr, PARTS: tl.constexpr,
     GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TALL: tl.constexpr, BLOCKS: tl.constexpr,
-    EVEN_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
+    EVEN_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    let_next_start(OVERLAP)
+    if not LATE:
+        let_next_start(OVERLAP)
     tiles_m = tl.cdiv(rows, BLOCK_M)
     tile, part = tl.program_id(0), tl.program_id(1)
     tile_n = tile // tiles_m
@@ -110,7 +120,11 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
         fetch_weight(weight_ptr, read, first * BLOCK_K, (end - first) * BLOCK_K, width, CHUNKS)
         if GATED:
             fetch_weight(weight_ptr, outputs + read, first * BLOCK_K, (end - first) * BLOCK_K, width, CHUNKS)
+    bias = of_columns(bias_ptr, column, known, HAS_BIAS)
+    norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
     wait_for_previous(OVERLAP)
+    if LATE:
+        let_next_start(OVERLAP)
 
     squares = 0.0
     if PARTS:
@@ -175,8 +189,8 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
                 up = sum_parts(part_ptr + SPLIT_K * size, at, inside, size, SPLIT_K)
     if last:
         finish(
-            sums, up, squares, residual, row, column, real, known, tile_n, rows, outputs, width, eps,
-            bias_ptr, norm_ptr, out_ptr, out_stride, total_ptr, out_squares_ptr,
+            sums, up, squares, residual, bias, norm, row, column, real, known, tile_n, rows, outputs, width, eps,
+            out_ptr, out_stride, total_ptr, out_squares_ptr,
             PARTS > 0, GATED, HAS_BIAS, HAS_RESIDUAL,
         )  # fmt: skip
 
@@ -199,13 +213,14 @@ def early_kernel(  # type: ignore[no-untyped-def]
     x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, TERMS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
-    EARLY: tl.constexpr, AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
+    EARLY: tl.constexpr, AHEAD: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """A few rows: each program holds its share of the weight in registers before it waits for the rows that meet it.
 
     Each warp takes a slice of the terms, so that no warp adds up more than a few products after one another.
     """
-    let_next_start(OVERLAP)
+    if not LATE:
+        let_next_start(OVERLAP)
     tiles_m = tl.cdiv(rows, BLOCK_M)
     tile = tl.program_id(0)
     tile_n = tile // tiles_m
@@ -216,21 +231,26 @@ def early_kernel(  # type: ignore[no-untyped-def]
     known = column < outputs
     read = tl.where(known, column, 0).to(tl.int64)
     span = SLICES * TERMS
-    if SLICES > 1:
-        k = (tl.arange(0, SLICES) * TERMS)[:, None, None] + tl.arange(0, TERMS)[None, None, :]
-        weight_at = weight_ptr + read[None, :, None] * width + k
-        x_at = x_ptr + row.to(tl.int64)[None, :, None] * x_stride + k
-    else:
-        k = tl.arange(0, TERMS)[None, :]
-        weight_at = weight_ptr + read[:, None] * width + k
-        x_at = x_ptr + row.to(tl.int64)[:, None] * x_stride + k
+    k = (tl.arange(0, SLICES) * TERMS)[:, None, None] + tl.arange(0, TERMS)[None, None, :]
+    weight_at = weight_ptr + read[None, :, None] * width + k
+    x_at = x_ptr + row.to(tl.int64)[None, :, None] * x_stride + k
     up_at = weight_at + outputs.to(tl.int64) * width
     weights, ups = (), ()
     for step in tl.static_range(EARLY):
         weights += (tl.load(weight_at + step * span),)
         if GATED:
             ups += (tl.load(up_at + step * span),)
+    bias = of_columns(bias_ptr, column, known, HAS_BIAS)
+    norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
+    tl.debug_barrier()
+    held, held_ups = (), ()
+    for step in tl.static_range(EARLY):
+        held += (hold(weights[step], OVERLAP),)
+        if GATED:
+            held_ups += (hold(ups[step], OVERLAP),)
     wait_for_previous(OVERLAP)
+    if LATE:
+        let_next_start(OVERLAP)
 
     squares = 0.0
     if PARTS:
@@ -246,39 +266,30 @@ def early_kernel(  # type: ignore[no-untyped-def]
             weights += (tl.load(weight_at + step * span),)
             if GATED:
                 ups += (tl.load(up_at + step * span),)
-    if SLICES > 1:
-        sums = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
-        up = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
-    else:
-        sums = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    tl.debug_barrier()
+    sums = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
+    up = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
     for step in tl.static_range(STEPS):
         left = hold(lefts[step], OVERLAP)
-        right = weights[step] if step < EARLY else hold(weights[step], OVERLAP)
+        right = held[step] if step < EARLY else hold(weights[step], OVERLAP)
         if GATED:
-            other = ups[step] if step < EARLY else hold(ups[step], OVERLAP)
+            other = held_ups[step] if step < EARLY else hold(ups[step], OVERLAP)
         if step + AHEAD < STEPS:
             lefts += (tl.load(x_at + (step + AHEAD) * span),)
             if step + AHEAD >= EARLY:
                 weights += (tl.load(weight_at + (step + AHEAD) * span),)
                 if GATED:
                     ups += (tl.load(up_at + (step + AHEAD) * span),)
-        if SLICES > 1:
-            left = tl.trans(left, (0, 2, 1))
-            sums = tl.dot(right, left, sums)
-            if GATED:
-                up = tl.dot(other, left, up)
-        else:
-            sums = tl.dot(left, tl.trans(right), sums)
-            if GATED:
-                up = tl.dot(left, tl.trans(other), up)
-    if SLICES > 1:
-        sums = tl.trans(tl.sum(sums, 0))
+        left = tl.trans(left, (0, 2, 1))
+        sums = tl.dot(right, left, sums)
         if GATED:
-            up = tl.trans(tl.sum(up, 0))
+            up = tl.dot(other, left, up)
+    sums = tl.trans(tl.sum(sums, 0))
+    if GATED:
+        up = tl.trans(tl.sum(up, 0))
     finish(
-        sums, up, squares, residual, row, column, real, known, tile_n, rows, outputs, width, eps,
-        bias_ptr, norm_ptr, out_ptr, out_stride, total_ptr, out_squares_ptr,
+        sums, up, squares, residual, bias, norm, row, column, real, known, tile_n, rows, outputs, width, eps,
+        out_ptr, out_stride, total_ptr, out_squares_ptr,
         PARTS > 0, GATED, HAS_BIAS, HAS_RESIDUAL,
     )  # fmt: skip
 
@@ -291,10 +302,11 @@ MATVEC_OUTPUTS, MATVEC_WARPS = 2, 4
 def matvec_kernel(  # type: ignore[no-untyped-def]
     x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     outputs, width, parts, squares_part, eps, OUTPUTS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
-    GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, OVERLAP: tl.constexpr,
+    GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """One row: each program reads a few rows of the weight, whole, before it waits for the row that they meet."""
-    let_next_start(OVERLAP)
+    if not LATE:
+        let_next_start(OVERLAP)
     tile = tl.program_id(0)
     column = tile * OUTPUTS + tl.arange(0, OUTPUTS)
     known = column < outputs
@@ -305,7 +317,11 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
     if GATED:
         up_at = weight_ptr + (outputs + column).to(tl.int64)[:, None] * width + k[None, :]
         up_weight = tl.load(up_at, mask=inside, other=0.0)
+    bias = of_columns(bias_ptr, column, known, HAS_BIAS)
+    norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
     wait_for_previous(OVERLAP)
+    if LATE:
+        let_next_start(OVERLAP)
     x = tl.load(x_ptr + k, mask=k < width, other=0.0).to(tl.float32)[None, :]
     row = tl.arange(0, 1)
     squares = 0.0
@@ -318,8 +334,8 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
     if GATED:
         up = tl.sum(up_weight.to(tl.float32) * x, 1)[None, :]
     finish(
-        sums, up, squares, residual, row, column, row < 1, known, tile, 1, outputs, width, eps,
-        bias_ptr, norm_ptr, out_ptr, 0, total_ptr, out_squares_ptr,
+        sums, up, squares, residual, bias, norm, row, column, row < 1, known, tile, 1, outputs, width, eps,
+        out_ptr, 0, total_ptr, out_squares_ptr,
         PARTS > 0, GATED, HAS_BIAS, HAS_RESIDUAL,
     )  # fmt: skip
 
@@ -392,7 +408,7 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | N
         TALL=tile.rows <= 32, BLOCKS=tile.blocks, EVEN_K=width % tile.terms == 0,
         CHUNKS=_chunks(tile) if tile.fetch and even and launch["OVERLAP"] and weight.dtype != torch.float32 else 0,
         PRECISION="ieee" if out.dtype == torch.float32 else None,
-        num_warps=tile.warps, num_stages=tile.stages, **arguments, **launch,
+        LATE=tile.late, num_warps=tile.warps, num_stages=tile.stages, **arguments, **launch,
     )  # fmt: skip
     return out
 
@@ -417,7 +433,7 @@ def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile, **ep
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, TERMS=tile.terms, SLICES=tile.slices, STEPS=steps,
         PARTS=0 if squares is None else triton.next_power_of_2(parts),
         EARLY=min(tile.early, steps), AHEAD=min(tile.stages, steps),
-        num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
+        LATE=tile.late, num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
     )  # fmt: skip
     return out
 
@@ -436,7 +452,7 @@ def matvec(x: Normed, weight: Tensor, outputs: int, out: Tensor, **epilogue: Any
         squares_part=0 if squares is None else squares.stride(0), eps=x.eps,
         OUTPUTS=MATVEC_OUTPUTS, BLOCK=triton.next_power_of_2(width),
         PARTS=0 if squares is None else triton.next_power_of_2(parts),
-        num_warps=MATVEC_WARPS, **arguments, **overlap(out),
+        LATE=False, num_warps=MATVEC_WARPS, **arguments, **overlap(out),
     )  # fmt: skip
     return out
 
