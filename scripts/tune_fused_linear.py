@@ -3,22 +3,22 @@
     python -m scripts.tune_fused_linear --rows 8 16 32 64 128 [--seconds 60] [--json FILE]
 
 Each product is launched many times over in a CUDA graph, as in the model: dependent on the launch before, with weights
-that have left the L2 cache. Beside it stand the library's product alone, without norm, gate or residual sum, and the tile
-of the table. A tile is checked against the reference before it is timed. Times are microseconds a launch. Candidates
-are compiled by worker processes, which fill Triton's cache on the disk.
+that have left the L2 cache. Beside it stand the library's product alone, without norm, gate or residual sum, and the
+tile that is chosen now. A tile is checked against the reference before it is timed. Times are microseconds a launch.
+Candidates are compiled by worker processes, which fill Triton's cache on the disk.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ttsbench.kernels.fused_linear import Normed, reference, triton
-from ttsbench.kernels.fused_linear.tiles import Tile, choose
+from ttsbench.kernels.fused_linear.tiles import EARLY_WEIGHTS, SMALL_WEIGHT, EarlyTile, Share, Tile, choose
 
 REPEATS = 7
 COLD_BYTES = 120e6
 """Weights that take turns: more than twice the L2 cache."""
 TOLERANCE = 2**-6
 """Of the largest output, as in the tests."""
-SHARED_BYTES = 104 * 1024
-"""Of a program: two launches that overlap and a block of the codec fit into a multiprocessor."""
+SHARED_BYTES = 76 * 1024, 104 * 1024
+"""Of a program: three or two fit into a multiprocessor, of launches that overlap or of the codec."""
 
 
 @dataclass(frozen=True)
@@ -74,68 +74,54 @@ PRODUCTS = (
 )
 
 
-def candidates(rows: int, product: Product) -> Iterator[Tile]:
-    for tile in (*looped(rows, product), *early(rows, product)):
-        few = rows <= 16 or product.kind != "residual"
-        if 48 <= tile.count(rows, product.columns) * tile.split <= 400 and (few or tile.columns == 32 or tile.early):
+def candidates(rows: int, product: Product) -> Iterator[Share]:
+    """Tiles that give most multiprocessors something to do."""
+    for tile in (*early(rows, product), *looped(rows, product)):
+        split = tile.split if isinstance(tile, Tile) else 1
+        if 48 <= tile.count(rows, product.columns) * split <= 400:
             yield tile
 
 
-def looped(rows: int, product: Product) -> Iterator[Tile]:
-    """Tiles whose terms come in a pipelined loop."""
-    if rows <= 16:
-        shapes = [(16, 16, 128), (16, 32, 128), (16, 64, 128)] if product.name.startswith("talker") else []
-    else:
-        shapes = [(64, 16, 128), (64, 32, 128), (64, 64, 128), (64, 32, 64), (64, 64, 64)]
-    if rows == 32:
-        shapes.append((32, 64, 128))
-    if rows == 128:
-        shapes += [(128, 32, 64), (128, 64, 64)]
-    for size, columns, terms in shapes:
-        stage = (size + columns * product.halves) * terms * 2
-        for room in (76 * 1024, SHARED_BYTES) if size == 64 else (SHARED_BYTES,):
-            stages = room // stage
-            if stages < 3:
-                continue
-            for split in (1, 2) if product.kind == "residual" else (1,):
-                for fetch in (False, True) if product.kind == "residual" else (product.width == 1024,):
-                    yield Tile(size, columns, terms, 8 if size == 128 else 4, min(stages, 8), split, True, fetch)
-
-
-def early(rows: int, product: Product) -> Iterator[Tile]:
-    """Tiles that hold weights before they wait."""
-    if rows > 32 or (rows == 32 and product.name.startswith("talker")):
+def early(rows: int, product: Product) -> Iterator[Share]:
+    """Of 32 rows and more per program, or with shares of more than 64 KB, none has been among the fastest."""
+    if rows > 32:
         return
-    size, width, kind = min(rows, 16), product.width, product.kind
-    for columns in {"plain": (16, 32), "residual": (8, 16), "gated": (8, 16)}[kind]:
-        if kind == "gated" and width == 1024 and columns == 8 or width == 2048 and columns == 32:
+    for columns in (8, 16, 32):
+        tile = EarlyTile(8 if rows <= 8 else 16, columns)
+        whole = product.width % (tile.terms * tile.slices) == 0
+        if whole and columns * product.halves * product.width <= EARLY_WEIGHTS:
+            yield tile
+
+
+def looped(rows: int, product: Product) -> Iterator[Share]:
+    """By the memory engine, which has always been faster, with as many stages as fit, and fewer."""
+    sizes = (16,) if rows <= 16 else (32, 64) if rows <= 32 else (64,)
+    for size, columns, terms in itertools.product(sizes, (16, 32, 64), (64, 128)):
+        stage = (size + columns * product.halves) * terms * 2
+        if terms == 64 and size < 64:
             continue
-        for warps, slices in ((4, 4), (4, 8), (8, 8), (4, 16), (8, 16)):
-            span = slices * 128
-            steps = width // span
-            if steps * span != width or (slices == 16 and not (width == 6144 or (width, size, warps) == (2048, 8, 4))):
-                continue
-            step = columns * product.halves * span * 2
-            room = min(SHARED_BYTES - size * span * 2, 128 * 128 * warps)
-            hold = min(steps, room // step)
-            if hold < min(steps, 2) or (hold < steps and (width, kind) in ((2048, "plain"), (2048, "residual"))):
-                continue
-            ahead = max(1, min(steps, 96 // (size * span // (64 * warps))))
-            yield Tile(size, columns, 128, warps, ahead, early=hold, slices=slices)
+        for room in SHARED_BYTES:
+            stages = min(room // stage, 8)
+            for split in (1, 2) if product.kind == "residual" else (1,):
+                if stages >= 3:
+                    yield Tile(size, columns, terms, 4, stages, split, blocks=True)
 
 
 @dataclass(frozen=True)
 class Trial:
+    """A tile of a product at one number of rows."""
+
     product: Product
     rows: int
-    tile: Tile
+    tile: Share
 
     @property
     def program(self) -> tuple[Any, ...]:
         """What is compiled once for all that share it."""
         product, tile = self.product, self.tile
-        steps = product.width // (tile.terms * tile.slices) if tile.early else 0
-        return product.kind, steps, product.parts(self.rows), self.rows % 16 > 0, tile
+        steps = product.width if isinstance(tile, EarlyTile) else 0
+        fetched = product.outputs * product.width <= SMALL_WEIGHT
+        return product.kind, steps, product.parts(self.rows), self.rows % 16 > 0, fetched, tile
 
 
 @cache
@@ -154,7 +140,7 @@ def inputs(product: Product, rows: int, copies: int) -> tuple[Tensor, list[Tenso
     return x, weights, squares, normal(rows, product.columns), normal(product.columns)
 
 
-def launch(product: Product, rows: int, tile: Tile | None, copies: int, at: int) -> Any:
+def launch(product: Product, rows: int, tile: Share | None, copies: int, at: int) -> Any:
     x, weights, squares, residual, norm = inputs(product, rows, copies)
     if product.kind == "residual":
         return triton.residual_linear(x, weights[at], residual, norm, 1e-6, tile)
@@ -170,10 +156,11 @@ def library(product: Product, rows: int, copies: int, at: int) -> Any:
 
 
 broken: list[Trial] = []
+"""Trials of this process after which the GPU no longer answers it."""
 
 
 def is_right(trial: Trial) -> bool:
-    while broken:
+    while broken:  # and must not fail what other processes can do
         time.sleep(1.0)
     torch.backends.cuda.matmul.allow_tf32 = False
     product, rows = trial.product, trial.rows
@@ -195,7 +182,7 @@ def is_right(trial: Trial) -> bool:
     except Exception as error:  # a tile that does not compile or fit is no candidate, and says so
         print(json.dumps({"failed": str(trial), "error": str(error)[:200]}), flush=True)
         if "CUDA error" in str(error):
-            broken.append(trial)  # the process is of no more use, and must not fail what others could do
+            broken.append(trial)
         return False
 
 
@@ -224,76 +211,52 @@ def copies_of(product: Product) -> int:
     return max(12, int(COLD_BYTES / (2 * product.outputs * product.width)))
 
 
-def compiled(trials: list[Trial], pool: ProcessPoolExecutor, seconds: float) -> set[Trial]:
+def compiled(trials: list[Trial], seconds: float) -> set[Trial]:
     """Those that give the right result; what is not compiled in time is not among them."""
     first = {trial.program: trial for trial in reversed(trials)}
     ordered = [*reversed(first.values()), *(trial for trial in trials if first[trial.program] is not trial)]
     start = time.perf_counter()
-    answers = {pool.submit(is_right, trial): trial for trial in ordered}
-    done, late = wait(answers, seconds)
-    for answer in late:
-        answer.cancel()
-    right = {answers[answer] for answer in done if answer.result()}
+    workers = max(1, min(15, os.cpu_count() or 2))
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        answers = [pool.apply_async(is_right, (trial,)) for trial in ordered]
+        while time.perf_counter() - start < seconds and not all(answer.ready() for answer in answers):
+            time.sleep(0.1)
+        right = {trial for trial, answer in zip(ordered, answers, strict=True) if answer.ready() and answer.get()}
     print(json.dumps({"trials": len(trials), "programs": len(first), "right": len(right),
                       "seconds": round(time.perf_counter() - start, 1)}), flush=True)  # fmt: skip
     return right
 
 
-def report(product: Product, rows: int, tiles: list[Tile]) -> list[tuple[float, Tile]]:
-    """Times of the table's tile, then all others, the fastest first."""
+def report(product: Product, rows: int, tiles: list[Share]) -> list[tuple[float, Share]]:
+    """The times of all tiles, the fastest first."""
     copies = copies_of(product)
+    own = choose(rows, product.outputs, product.width, product.kind == "gated")
     line: dict[str, Any] = {"product": product.name, "rows": rows}
     line["library"] = round(microseconds(product, partial(library, product, rows, copies)), 2)
-    own = choose(rows, product.outputs, product.width, product.kind == "gated")
-    line["table"] = round(microseconds(product, partial(launch, product, rows, own, copies)), 2)
+    line["chosen"] = round(microseconds(product, partial(launch, product, rows, own, copies)), 2)
     timed = [(microseconds(product, partial(launch, product, rows, tile, copies)), tile) for tile in tiles]
     timed.sort(key=lambda pair: pair[0])
-    kinds: dict[str, list[Any]] = {}
-    for us, tile in timed:
-        name = f"early{tile.slices > 1}" if tile.early else f"loop blocks={tile.blocks} fetch={tile.fetch}"
-        kinds.setdefault(name, [round(us, 2), short(tile)])
-    best = [[round(us, 2), short(tile)] for us, tile in timed[:6]]
-    print(json.dumps({**line, "tried": len(timed), "best": best, "kinds": kinds}), flush=True)
+    line["best"] = [[round(us, 2), str(tile)] for us, tile in timed[:4]]
+    print(json.dumps(line), flush=True)
     inputs.cache_clear()
     return timed
-
-
-def short(tile: Tile) -> str:
-    return ",".join(str(int(value)) for value in vars(tile).values())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[8, 16, 32, 64, 128])
     parser.add_argument("--products", nargs="+", default=[""], help="parts of their names")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=40.0, help="for compiling")
     parser.add_argument("--json", type=Path, help="all times, as a list of (product, rows, microseconds, tile)")
-    parser.add_argument("--count", action="store_true")
     options = parser.parse_args()
-    deadline = time.perf_counter() + options.seconds
     products = [one for one in PRODUCTS if any(part in one.name for part in options.products)]
     tasks = [(product, rows) for rows in options.rows for product in products]
     trials = [Trial(product, rows, tile) for product, rows in tasks for tile in candidates(rows, product)]
-    trials = list(dict.fromkeys(trials))
-    if options.count:
-        print(len(trials), len({trial.program for trial in trials}))
-        return
-    pool = ProcessPoolExecutor(max(1, min(15, os.cpu_count() or 2)), multiprocessing.get_context("spawn"))
-    right = compiled(trials, pool, 0.62 * options.seconds)
-    found, best = [], {}
+    right = compiled(trials, options.seconds)
+    found = []
     for product, rows in tasks:
         tiles = [trial.tile for trial in trials if (trial.product, trial.rows) == (product, rows) and trial in right]
-        timed = report(product, rows, tiles)
-        best[product, rows] = timed[0] if timed else None
-        found += [(product.name, rows, us, vars(tile)) for us, tile in timed]
-    trials = [Trial(product, rows, replace(pair[1], late=True)) for (product, rows), pair in best.items() if pair]
-    for trial in compiled(trials, pool, max(1.0, deadline - time.perf_counter() - 2)):
-        launched = partial(launch, trial.product, trial.rows, trial.tile, copies_of(trial.product))
-        us = microseconds(trial.product, launched)
-        print(json.dumps({"late": trial.product.name, "rows": trial.rows, "us": round(us, 2),
-                          "early": round(best[trial.product, trial.rows][0], 2)}), flush=True)  # fmt: skip
-    for process in list(pool._processes.values()):
-        process.kill()
+        found += [(product.name, rows, us, str(tile)) for us, tile in report(product, rows, tiles)]
     if options.json:
         options.json.write_text(json.dumps(found))
 

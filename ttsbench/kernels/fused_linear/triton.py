@@ -6,8 +6,8 @@ sum.
 
 Up to 32 rows the weights are the tall side of the matrix unit's product. With SPLIT_K programs per tile each writes its
 part of the sum; the last to come adds the parts in order, so the result does not depend on who that is. Rows and
-columns past the end read the first ones and store nothing. While the kernel before still runs, a program's share of the
-weight is on its way to the L2 cache (`overlap`).
+columns past the end read the first ones and store nothing. While the kernel before still runs, a program's share of a
+small weight is on its way to shared memory (`early_kernel`) or to the L2 cache (`overlap`).
 
 Shapes: N rows, K width of a row, M outputs, P parts of a row's sum of squares.
 """
@@ -24,7 +24,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbench.kernels.fused_linear.normed import Normed
-from ttsbench.kernels.fused_linear.tiles import Tile, choose
+from ttsbench.kernels.fused_linear.tiles import SMALL_WEIGHT, EarlyTile, Share, Tile, choose
 from ttsbench.kernels.overlap import fetch_spans, let_next_start, overlap, wait_for_previous
 
 MOST_TILES = 4096
@@ -100,10 +100,8 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
     part_ptr, ticket_ptr, x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr, PARTS: tl.constexpr,
     GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, TALL: tl.constexpr, BLOCKS: tl.constexpr,
-    EVEN_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
+    EVEN_K: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    if not LATE:
-        let_next_start(OVERLAP)
     tiles_m = tl.cdiv(rows, BLOCK_M)
     tile, part = tl.program_id(0), tl.program_id(1)
     tile_n = tile // tiles_m
@@ -123,8 +121,7 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
     bias = of_columns(bias_ptr, column, known, HAS_BIAS)
     norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
     wait_for_previous(OVERLAP)
-    if LATE:
-        let_next_start(OVERLAP)
+    let_next_start(OVERLAP)
 
     squares = 0.0
     if PARTS:
@@ -175,7 +172,7 @@ def fused_linear_kernel(  # type: ignore[no-untyped-def]
 
     last = True
     if SPLIT_K > 1:
-        size = rows.to(tl.int64) * outputs
+        size = tl.cast(rows, tl.int64) * outputs
         tl.store(part_ptr + part * size + at, sums, mask=inside)
         if GATED:
             tl.store(part_ptr + (SPLIT_K + part) * size + at, up, mask=inside)
@@ -213,14 +210,13 @@ def early_kernel(  # type: ignore[no-untyped-def]
     x_stride, out_stride, squares_part, squares_row, rows, outputs, width, parts, eps,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, TERMS: tl.constexpr, SLICES: tl.constexpr, STEPS: tl.constexpr,
     PARTS: tl.constexpr, GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
-    EARLY: tl.constexpr, AHEAD: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
+    AHEAD: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """A few rows: each program holds its share of the weight in registers before it waits for the rows that meet it.
+    """A few rows: each program has its share of the weight in shared memory before it waits for the rows that meet it.
 
-    Each warp takes a slice of the terms, so that no warp adds up more than a few products after one another.
+    Each warp takes slices of the terms, so that few products are added up after one another. The width of a row is a
+    multiple of what the slices take at once.
     """
-    if not LATE:
-        let_next_start(OVERLAP)
     tiles_m = tl.cdiv(rows, BLOCK_M)
     tile = tl.program_id(0)
     tile_n = tile // tiles_m
@@ -234,23 +230,22 @@ def early_kernel(  # type: ignore[no-untyped-def]
     k = (tl.arange(0, SLICES) * TERMS)[:, None, None] + tl.arange(0, TERMS)[None, None, :]
     weight_at = weight_ptr + read[None, :, None] * width + k
     x_at = x_ptr + row.to(tl.int64)[None, :, None] * x_stride + k
-    up_at = weight_at + outputs.to(tl.int64) * width
+    up_at = weight_at + tl.cast(outputs, tl.int64) * width
     weights, ups = (), ()
-    for step in tl.static_range(EARLY):
-        weights += (tl.load(weight_at + step * span),)
+    for step in tl.static_range(STEPS):
+        weights += (tl.load(weight_at + step * span),)  # type: ignore[assignment]
         if GATED:
-            ups += (tl.load(up_at + step * span),)
+            ups += (tl.load(up_at + step * span),)  # type: ignore[assignment]
     bias = of_columns(bias_ptr, column, known, HAS_BIAS)
     norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
-    tl.debug_barrier()
-    held, held_ups = (), ()
-    for step in tl.static_range(EARLY):
-        held += (hold(weights[step], OVERLAP),)
+    tl.debug_barrier()  # all loads are under way before the first is waited for
+    rights, others = (), ()
+    for step in tl.static_range(STEPS):
+        rights += (hold(weights[step], OVERLAP),)  # type: ignore[assignment]
         if GATED:
-            held_ups += (hold(ups[step], OVERLAP),)
+            others += (hold(ups[step], OVERLAP),)  # type: ignore[assignment]
     wait_for_previous(OVERLAP)
-    if LATE:
-        let_next_start(OVERLAP)
+    let_next_start(OVERLAP)
 
     squares = 0.0
     if PARTS:
@@ -261,29 +256,17 @@ def early_kernel(  # type: ignore[no-untyped-def]
         residual = tl.load(residual_ptr + at, mask=real[:, None] & known[None, :], other=0.0)
     lefts = ()
     for step in tl.static_range(AHEAD):
-        lefts += (tl.load(x_at + step * span),)
-        if step >= EARLY:
-            weights += (tl.load(weight_at + step * span),)
-            if GATED:
-                ups += (tl.load(up_at + step * span),)
+        lefts += (tl.load(x_at + step * span),)  # type: ignore[assignment]
     tl.debug_barrier()
     sums = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
     up = tl.zeros((SLICES, BLOCK_N, BLOCK_M), dtype=tl.float32)
     for step in tl.static_range(STEPS):
-        left = hold(lefts[step], OVERLAP)
-        right = held[step] if step < EARLY else hold(weights[step], OVERLAP)
-        if GATED:
-            other = held_ups[step] if step < EARLY else hold(ups[step], OVERLAP)
+        left = tl.trans(hold(lefts[step], OVERLAP), (0, 2, 1))
         if step + AHEAD < STEPS:
-            lefts += (tl.load(x_at + (step + AHEAD) * span),)
-            if step + AHEAD >= EARLY:
-                weights += (tl.load(weight_at + (step + AHEAD) * span),)
-                if GATED:
-                    ups += (tl.load(up_at + (step + AHEAD) * span),)
-        left = tl.trans(left, (0, 2, 1))
-        sums = tl.dot(right, left, sums)
+            lefts += (tl.load(x_at + (step + AHEAD) * span),)  # type: ignore[assignment]
+        sums = tl.dot(rights[step], left, sums)
         if GATED:
-            up = tl.dot(other, left, up)
+            up = tl.dot(others[step], left, up)
     sums = tl.trans(tl.sum(sums, 0))
     if GATED:
         up = tl.trans(tl.sum(up, 0))
@@ -302,11 +285,10 @@ MATVEC_OUTPUTS, MATVEC_WARPS = 2, 4
 def matvec_kernel(  # type: ignore[no-untyped-def]
     x_ptr, weight_ptr, squares_ptr, bias_ptr, residual_ptr, norm_ptr, out_ptr, total_ptr, out_squares_ptr,
     outputs, width, parts, squares_part, eps, OUTPUTS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
-    GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, LATE: tl.constexpr, OVERLAP: tl.constexpr,
+    GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """One row: each program reads a few rows of the weight, whole, before it waits for the row that they meet."""
-    if not LATE:
-        let_next_start(OVERLAP)
+    let_next_start(OVERLAP)  # at once: such programs are small, and leave room for others
     tile = tl.program_id(0)
     column = tile * OUTPUTS + tl.arange(0, OUTPUTS)
     known = column < outputs
@@ -320,8 +302,6 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
     bias = of_columns(bias_ptr, column, known, HAS_BIAS)
     norm = of_columns(norm_ptr, column, known, HAS_RESIDUAL)
     wait_for_previous(OVERLAP)
-    if LATE:
-        let_next_start(OVERLAP)
     x = tl.load(x_ptr + k, mask=k < width, other=0.0).to(tl.float32)[None, :]
     row = tl.arange(0, 1)
     squares = 0.0
@@ -341,7 +321,7 @@ def matvec_kernel(  # type: ignore[no-untyped-def]
 
 
 def linear(
-    x: Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None, tile: Tile | None = None
+    x: Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None, tile: Share | None = None
 ) -> Tensor:
     """As `reference.linear`; `tile` overrides the table, here and below."""
     if out is None:
@@ -349,14 +329,14 @@ def linear(
     return _launch(x, weight, len(weight), out, tile, bias_ptr=bias, HAS_BIAS=bias is not None)
 
 
-def gated_linear(x: Normed, weight: Tensor, tile: Tile | None = None) -> Tensor:
+def gated_linear(x: Normed, weight: Tensor, tile: Share | None = None) -> Tensor:
     """As `reference.gated_linear`."""
     out = torch.empty(len(x), len(weight) // 2, device=weight.device, dtype=weight.dtype)
     return _launch(x, weight, len(weight) // 2, out, tile, GATED=True)
 
 
 def residual_linear(
-    x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, eps: float, tile: Tile | None = None
+    x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, eps: float, tile: Share | None = None
 ) -> tuple[Normed, Tensor]:
     """As `reference.residual_linear`, the norm not finished."""
     rows, outputs = len(x), len(weight)
@@ -372,15 +352,16 @@ def residual_linear(
     return Normed(out, squares, eps), total
 
 
-def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | None, **epilogue: Any) -> Tensor:
+def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Share | None, **epilogue: Any) -> Tensor:
     rows, width = x.rows.shape
     gated = epilogue.get("GATED", False)
     _check(x, weight, out, outputs, gated)
     if rows == 1 and tile is None:
         return matvec(x, weight, outputs, out, **epilogue)
     tile = tile or _chosen(rows, weight, gated)
-    if tile.early:
+    if isinstance(tile, EarlyTile):
         return early(x, weight, outputs, out, tile, **epilogue)
+    assert isinstance(tile, Tile)
     tiles = tile.count(rows, outputs)
     parts, tickets = None, None
     if tile.split > 1:
@@ -388,8 +369,9 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | N
         parts = out.new_empty(tile.split * rows * outputs * (1 + gated), dtype=torch.float32)
         tickets = _tickets(out.device, torch.cuda.current_stream(out.device).cuda_stream if out.is_cuda else 0)
     squares, stride = x.squares, x.rows.stride(0)
-    even = width % (tile.terms * tile.split) == 0
     launch = overlap(out)
+    even = width % (tile.terms * tile.split) == 0
+    fetch = launch["OVERLAP"] and even and weight.dtype != torch.float32 and weight.numel() <= SMALL_WEIGHT
     arguments = {
         "x": TensorDescriptor(x.rows, [rows, width], [stride, 1], [tile.rows, tile.terms]) if tile.blocks else None,
         "weight": TensorDescriptor.from_tensor(weight, [tile.columns, tile.terms]) if tile.blocks else None,
@@ -406,19 +388,19 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile | N
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, BLOCK_K=tile.terms, SPLIT_K=tile.split,
         PARTS=0 if squares is None else triton.next_power_of_2(len(squares)),
         TALL=tile.rows <= 32, BLOCKS=tile.blocks, EVEN_K=width % tile.terms == 0,
-        CHUNKS=_chunks(tile) if tile.fetch and even and launch["OVERLAP"] and weight.dtype != torch.float32 else 0,
+        CHUNKS=_chunks(tile) if fetch else 0,
         PRECISION="ieee" if out.dtype == torch.float32 else None,
-        LATE=tile.late, num_warps=tile.warps, num_stages=tile.stages, **arguments, **launch,
+        num_warps=tile.warps, num_stages=tile.stages, **arguments, **launch,
     )  # fmt: skip
     return out
 
 
-def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile, **epilogue: Any) -> Tensor:
-    """`_launch` for a tile whose weights are loaded early."""
+def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: EarlyTile, **epilogue: Any) -> Tensor:
+    """`_launch` for a tile whose weights come early."""
     squares, (rows, width) = x.squares, x.rows.shape
     parts = 0 if squares is None else len(squares)
     steps = width // (tile.terms * tile.slices)
-    assert steps * tile.terms * tile.slices == width
+    assert steps * tile.terms * tile.slices == width and weight.dtype != torch.float32
     arguments = {
         "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
         "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
@@ -431,9 +413,8 @@ def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Tile, **ep
         squares_row=0 if squares is None else squares.stride(1),
         rows=rows, outputs=outputs, width=width, parts=parts, eps=x.eps,
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, TERMS=tile.terms, SLICES=tile.slices, STEPS=steps,
-        PARTS=0 if squares is None else triton.next_power_of_2(parts),
-        EARLY=min(tile.early, steps), AHEAD=min(tile.stages, steps),
-        LATE=tile.late, num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
+        PARTS=0 if squares is None else triton.next_power_of_2(parts), AHEAD=min(tile.ahead, steps),
+        num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
     )  # fmt: skip
     return out
 
@@ -452,7 +433,7 @@ def matvec(x: Normed, weight: Tensor, outputs: int, out: Tensor, **epilogue: Any
         squares_part=0 if squares is None else squares.stride(0), eps=x.eps,
         OUTPUTS=MATVEC_OUTPUTS, BLOCK=triton.next_power_of_2(width),
         PARTS=0 if squares is None else triton.next_power_of_2(parts),
-        LATE=False, num_warps=MATVEC_WARPS, **arguments, **overlap(out),
+        num_warps=MATVEC_WARPS, **arguments, **overlap(out),
     )  # fmt: skip
     return out
 
@@ -462,7 +443,7 @@ def _chunks(tile: Tile) -> int:
     return max(1, min(32 * tile.warps // tile.columns, tile.terms // 8))
 
 
-def _chosen(rows: int, weight: Tensor, gated: bool) -> Tile:
+def _chosen(rows: int, weight: Tensor, gated: bool) -> Share:
     outputs, width = weight.shape
     return choose(rows, outputs, width, gated, float32=weight.dtype == torch.float32)
 
