@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from tests.kernels.interpreted import run_interpreted
 from ttsbench.kernels.fused_linear import Normed, cases, gated_linear, linear, reference, residual_linear
 from ttsbench.kernels.fused_linear.cases import Case, Inputs
-from ttsbench.kernels.fused_linear.tiles import Tile, choose
+from ttsbench.kernels.fused_linear.tiles import EarlyTile, Share, Tile, choose
+from ttsbench.kernels.work import RELEASED, Sizes
 
 TOLERANCE = {torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 2**-6}
 """Of the largest output. Float32: sums of up to 6,144 terms in another order. Narrower types: rows, where they carry
@@ -27,6 +28,13 @@ BLOCKS = Tile(16, 16, 16, warps=4, stages=2, blocks=True)
 """Moved by the memory engine, which wants rows of whole 16 bytes."""
 
 
+EARLY = (
+    EarlyTile(8, 8, terms=16, slices=2, warps=2),
+    EarlyTile(16, 32, terms=16, slices=2, warps=4),
+)
+"""Weights before the wait, of rows of whole 32 terms: all rows of input at once, and each step after the other."""
+
+
 def expected(case: Case, given: Inputs) -> list[Tensor]:
     """Outputs in float64."""
     weight = given.weight.double()
@@ -39,7 +47,7 @@ def expected(case: Case, given: Inputs) -> list[Tensor]:
     return [reference.linear(given.plain, weight, None if given.bias is None else given.bias.double())]
 
 
-def outcome(case: Case, given: Inputs, tile: Tile | None) -> list[Tensor]:
+def outcome(case: Case, given: Inputs, tile: Share | None) -> list[Tensor]:
     from ttsbench.kernels.fused_linear import triton
 
     if case.kind == "gated":
@@ -53,7 +61,7 @@ def outcome(case: Case, given: Inputs, tile: Tile | None) -> list[Tensor]:
     return [triton.linear(given.x, given.weight, given.bias, given.out, tile)]
 
 
-def compare(case: Case, device: str, dtype: torch.dtype, tile: Tile | None = None) -> None:
+def compare(case: Case, device: str, dtype: torch.dtype, tile: Share | None = None) -> None:
     given = cases.inputs(case, device, dtype)
     for _ in range(2):  # the second call finds the tickets as the first has left them
         for got, want in zip(outcome(case, given, tile), expected(case, given), strict=True):
@@ -72,6 +80,9 @@ def check(device: str, dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.f
                 compare(case, device, dtype, tile)
             if case.width % 8 == 0:
                 compare(case, device, dtype, BLOCKS)
+            if case.width % 32 == 0 and dtype != torch.float32:
+                for early in EARLY:
+                    compare(case, device, dtype, early)
 
 
 def test_the_kernels_give_the_formulas_in_the_interpreter() -> None:
@@ -87,7 +98,7 @@ def test_the_kernels_give_the_formulas_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rows", [1, 2, 8, 32, 64, 128, 256])
+@pytest.mark.parametrize("rows", [1, 2, 8, 13, 16, 32, 64, 128, 256])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_released_products_on_a_gpu(rows: int, dtype: torch.dtype) -> None:
     """Red when a tile of the table does not fit its product."""
@@ -168,9 +179,29 @@ def test_finishing_is_the_norm() -> None:
 
 @pytest.mark.parametrize("rows", [2, 8, 16, 32, 64, 128, 256])
 def test_every_released_product_keeps_the_gpu_busy(rows: int) -> None:
-    """Red when a product of a decode step stays in a few programs, or a program's rows are mostly padding."""
+    """Red when a product of a decode step stays in a few programs, or a program's rows are mostly padding beyond the
+    smallest block that the matrix unit takes at such a size.
+    """
     for case in cases.released(rows):
         gated = case.kind == "gated"
         tile = choose(rows, case.outputs * (1 + gated), case.width, gated)
-        assert tile.count(rows, case.outputs) * tile.split >= 32, case.name
-        assert tile.rows < 2 * max(rows, 16), case.name
+        programs = tile.count(rows, case.outputs) * (tile.split if isinstance(tile, Tile) else 1)
+        assert programs >= 64, case.name
+        assert tile.rows <= (16 if rows <= 16 else 64), case.name
+
+
+@pytest.mark.parametrize("rows", [2, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("sizes", RELEASED.values(), ids=RELEASED.keys())
+def test_two_programs_fit_on_a_multiprocessor(rows: int, sizes: Sizes) -> None:
+    """Red when a tile takes so much shared memory that a launch cannot begin beside the one before, or the codec not
+    beside either.
+    """
+    for case in cases.released(rows, sizes):
+        gated = case.kind == "gated"
+        tile = choose(rows, case.outputs * (1 + gated), case.width, gated)
+        if isinstance(tile, Tile):
+            terms = tile.stages * (tile.rows + tile.columns * (1 + gated)) * tile.terms
+        else:
+            assert isinstance(tile, EarlyTile)
+            terms = tile.columns * (1 + gated) * case.width + tile.rows * tile.terms * tile.slices
+        assert 2 * terms <= 104 * 1024, case.name

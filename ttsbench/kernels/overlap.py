@@ -34,7 +34,9 @@ def _can_overlap(device: torch.device) -> bool:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def let_next_start(OVERLAP: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The next kernel may be launched. Said first of all: what it may touch before its wait is its own affair."""
+    """The next kernel may be launched. Said after the wait, unless programs are small: kernels that wait take room, and
+    said first of all it lets one more begin behind each of them, until nothing beside the chain finds a place.
+    """
     if OVERLAP:
         gdc_launch_dependents()
 

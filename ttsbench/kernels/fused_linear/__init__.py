@@ -9,14 +9,12 @@ from ttsbench.kernels.fused_linear.normed import Normed
 
 __all__ = ["Normed", "gated_linear", "is_fused", "linear", "residual_linear"]
 
-MOST_ROWS = 256
-"""Above, a product is bound by the matrix units, which the library's keep busier; a decode step has at most 128 rows,
-and the first pass of the code predictor two for each of them."""
+MOST_ROWS, MOST_WIDE_ROWS = 256, 128
+"""Above, a product is bound by the matrix units, which the library's keep busier. A decode step has at most 128 rows,
+and the first pass of the code predictor two for each of them; weights of at least `WIDE` inputs and outputs, the 1.7B
+talker's, have more rows in steps with prompts alone."""
 
-LIBRARY_ROWS = range(24, 48)
-LIBRARY_WIDTH = 2048
-"""At so many rows the library's products are faster (3,083 against 3,239 us a frame of 32 rows); from then on for
-weights of at least so many inputs and outputs, the 1.7B talker's (1,934 against 2,294 us a step of 128 rows)."""
+WIDE = 2048
 
 
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -53,6 +51,4 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
 
 def is_fused(rows: int, weight: Tensor) -> bool:
     """Whether a product of so many rows finishes their norm by itself (`Normed.squares`)."""
-    if not weight.is_cuda or rows > MOST_ROWS or rows in LIBRARY_ROWS:
-        return False
-    return rows < LIBRARY_ROWS.start or min(weight.shape) < LIBRARY_WIDTH
+    return weight.is_cuda and rows <= (MOST_ROWS if min(weight.shape) < WIDE else MOST_WIDE_ROWS)
