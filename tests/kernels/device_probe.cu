@@ -1,5 +1,5 @@
 // Every name of device.cuh at work, for a device and for the emulator alike.
-#include "../../ttsbench/kernels/decoder_pass/device.cuh"
+#include "../../ttsbench/kernels/device.cuh"
 
 // Rounding: two neighbours at a time.
 extern "C" __global__ void round_pairs(const float* x, unsigned* packed, float* rounded, int pairs) {

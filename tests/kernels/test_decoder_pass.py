@@ -333,8 +333,9 @@ def test_what_is_broken_is_noticed(name: str, tmp_path: Path) -> None:
     one = BREAKS[name]
     text = cuda.SOURCE.read_text()
     assert text.count(one.before) == 1, "the line is not there to be broken"
-    shutil.copy(cuda.SOURCE.with_name("device.cuh"), tmp_path)
-    source = tmp_path / cuda.SOURCE.name
+    shutil.copy(cuda.SOURCE.parent.parent / "device.cuh", tmp_path)
+    source = tmp_path / "changed" / cuda.SOURCE.name
+    source.parent.mkdir()
     source.write_text(text.replace(one.before, one.after))
     with pytest.raises((AssertionError, RuntimeError)):
         check_some_orders(one.case, one.machine, source)

@@ -24,7 +24,7 @@
 // Activations travel through L2, past L1, which is not coherent.
 //
 // Shapes: R rows, D width, F inner width, H query heads, KH key-value heads, E head width, V codes, L layers.
-#include "device.cuh"
+#include "../device.cuh"
 
 #define DEV __device__ __forceinline__
 

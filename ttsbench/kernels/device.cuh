@@ -1,4 +1,4 @@
-// Everything the decoder pass says to the device beyond plain CUDA C++: memory with its cache policy, tensor cores, signals
+// Everything the kernels say to the device beyond plain CUDA C++: memory with its cache policy, tensor cores, signals
 // between blocks, order between launches. Inline PTX is here and nowhere else, so that the same kernel source runs on a CPU
 // under test: with TTSBENCH_EMULATED the file "emulator.h" of the tests gives the same names.
 //
