@@ -27,7 +27,7 @@
 // the i-th has chunks i, i + 8 and so on.
 //
 // Shapes: N rows, H query heads, KH key-value heads, E head width, S slots, P cache positions, L rotary positions.
-#include "../decoder_pass/device.cuh"
+#include "../device.cuh"
 
 #define DEV __device__ __forceinline__
 

@@ -13,7 +13,7 @@
 // Macros: HELD, a multiple of VECTOR, which is 8 or 1: logits of one load. FLOAT32: logits are float32 and not bfloat16. FIRST:
 // codebook 0, which has rules of its own. CHUNK: bytes of an embedding copied at a time, 16, 4 or 2. NORM: of the same dtype as
 // logits, and normed on the way, all but the scale.
-#include "../decoder_pass/device.cuh"
+#include "../device.cuh"
 
 typedef unsigned long long u64;
 
