@@ -86,7 +86,7 @@ class Bench:
         program.codec_input[:rows, :-2] %= self.made.config.codebook_size
         hidden = torch.randn(rows, self.made.config.talker.hidden_size, device=self.packed.device).bfloat16()
         parts: dict[str, Callable[[], object]] = {
-            "talker": lambda: program.decode_talker(rows),
+            "talker": lambda: program.talker(rows, None, query_len=1),
             "frame": lambda: program.frame.run(hidden),
             "sampling": lambda: self.draw(rows),
             "codec": lambda: program.codec(rows),

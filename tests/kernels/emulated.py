@@ -1,8 +1,7 @@
 """CUDA C++ without a GPU: the package's .cu files through g++ and `cuda_emulator/`, launched as `CudaKernel` launches.
 
 A module and its kernels have the signatures of `ttsbench.kernels.cuda_source`, so an operation's launcher can be given
-either. A kernel reaches inline PTX through `device.cuh` alone, polls memory through `ld_acquire` or `ld_relaxed_*`, and
-names its dynamic shared memory `extern __shared__ type name[]` outside any namespace.
+either. A kernel reaches inline PTX through `device.cuh` alone. Shared memory begins as zeros in every block.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,36 +23,17 @@ import torch
 from ttsbench.kernels.cuda_source import Argument, CudaSource, Parameters, dimensions
 
 HEADERS = Path(__file__).with_name("cuda_emulator")
-SHARED_BYTES = 227 * 1024
-"""What one block of Hopper can have."""
-
 KERNEL = re.compile(
     r"__global__\s+(?:__launch_bounds__\([^)]*\)\s*)?void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
 )
-DYNAMIC_SHARED = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w\s]+?)\s+(\w+)\s*\[\s*\]")
 
-# What follows the kernel's own text: an entry point to each kernel, and the arrays it only declares.
+# What follows the kernel's own text: an entry point to each kernel.
 ENTRY = """
 extern "C" const char* emulate_{name}(
-    const unsigned* sizes, unsigned shared, unsigned seed, unsigned ranges, const emulator::Range* memory, void** values
+    const unsigned* sizes, unsigned seed, unsigned ranges, const emulator::Range* memory, void** values
 ) {{
-    shared_bytes_of_this_launch = shared;
     return emulator::launch({name}, sizes, seed, ranges, memory, values);
 }}
-"""
-SHARED = """
-static unsigned shared_bytes_of_this_launch = 0;
-{arrays}
-void emulator::poison_shared_memory() {{ {poisons} }}
-std::string emulator::overrun_of_shared_memory() {{ {checks} return ""; }}
-"""
-ARRAY = "alignas(1024) thread_local {type} {name}[{bytes} / sizeof({type})];"
-POISON = "std::memset({name}, 0xff, {bytes});"  # NaN to whoever reads before writing
-CHECK = """
-    for (unsigned i = shared_bytes_of_this_launch; i < {bytes}; i++)
-        if (reinterpret_cast<unsigned char*>({name})[i] != 0xff)
-            return "byte " + std::to_string(i) + " of the dynamic shared memory was written, which has "
-                + std::to_string(shared_bytes_of_this_launch) + " bytes";
 """
 
 
@@ -68,19 +49,16 @@ class EmulatedModule:
             pytest.skip("emulating CUDA C++ needs g++")
         self._library = _compiled(source.resolve(), CudaSource.read(source, defines or {}))
 
-    def function(self, name: str, shared_bytes: int = 0) -> EmulatedKernel:
-        """The kernel `name`, with that much dynamic shared memory."""
-        return EmulatedKernel(getattr(self._library, f"emulate_{name}"), shared_bytes)
+    def function(self, name: str) -> EmulatedKernel:
+        return EmulatedKernel(getattr(self._library, f"emulate_{name}"))
 
 
 class EmulatedKernel:
     """One kernel of a module; blocks and threads run in an order that `seed` draws, in order when it is 0."""
 
-    def __init__(self, entry: Any, shared_bytes: int) -> None:
-        assert shared_bytes <= SHARED_BYTES
+    def __init__(self, entry: Any) -> None:
         entry.restype = ctypes.c_char_p
         self._entry = entry
-        self.shared_bytes = shared_bytes
 
     def launch(
         self,
@@ -89,7 +67,6 @@ class EmulatedKernel:
         arguments: Sequence[Argument],
         *,
         programmatic: bool = False,
-        cooperative: bool = False,
         seed: int = 0,
         memory: Sequence[torch.Tensor] = (),
     ) -> None:
@@ -102,22 +79,27 @@ class EmulatedKernel:
         bounds = [at for tensor in memory for at in (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)]
         ranges = (ctypes.c_void_p * len(bounds))(*bounds)
         parameters = Parameters(arguments)
-        failure = self._entry(sizes, self.shared_bytes, seed, len(memory), ranges, parameters.addresses)
+        failure = self._entry(sizes, seed, len(memory), ranges, parameters.addresses)
         if failure is not None:
             raise RuntimeError(failure.decode())
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor in `value`: for `memory`."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from tensors(part)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from tensors(getattr(value, field.name))
 
 
 @cache
 def _compiled(path: Path, source: CudaSource) -> ctypes.CDLL:
     written = "\n".join((source.text, *(text for _, text in source.headers)))
-    arrays = sorted({(name, kind) for kind, name in DYNAMIC_SHARED.findall(written)})
-    texts = [
-        " ".join(text.format(name=name, type=kind, bytes=SHARED_BYTES) for name, kind in arrays)
-        for text in (ARRAY, POISON, CHECK)
-    ]
-    text = f'#include "emulator.h"\n#include "{path}"\n' + SHARED.format(
-        arrays=texts[0], poisons=texts[1], checks=texts[2]
-    )
+    text = f'#include "emulator.h"\n#include "{path}"\n'
     text += "".join(ENTRY.format(name=name) for name in KERNEL.findall(written))
     command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", "-U_FORTIFY_SOURCE", "-fno-gnu-unique"]
     command += ["-Wl,-Bsymbolic"]  # a kernel may be named like a function of the C library

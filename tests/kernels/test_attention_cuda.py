@@ -15,9 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.emulated import EmulatedModule
+from tests.kernels.emulated import EmulatedModule, tensors
 from tests.kernels.test_attention import TOLERANCE, error, widened
-from tests.kernels.test_decoder_pass import tensors
 from ttsbench.kernels import nvrtc
 from ttsbench.kernels.attention import cases, cuda
 from ttsbench.kernels.attention.cases import Case, Inputs, decode

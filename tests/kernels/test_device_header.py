@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -104,59 +103,16 @@ def test_every_load_and_store_moves_its_bytes(device: str) -> None:
     assert torch.equal(y, x)
 
 
-def phases(row: torch.Tensor, blocks: int, steps: int) -> torch.Tensor:
-    """The kernel's comment in torch; every number is a small integer, so no order of a sum matters."""
-    for _ in range(steps):
-        largest = row.view(blocks, -1).amax(1, keepdim=True)
-        row = ((largest + row.sum() + torch.arange(len(row) // blocks) % 7) % 1024).flatten()
-    return row
-
-
 @DEVICES
-@pytest.mark.parametrize("seed", [0, 1, 2])
-@pytest.mark.parametrize(("blocks", "threads"), [(1, 32), (3, 96), (4, 256)])
-def test_blocks_wait_for_each_other(device: str, blocks: int, threads: int, seed: int) -> None:
-    """Red when a barrier of the grid, the block or the warp lets somebody through, or writes come late."""
-    row = torch.randint(0, 1024, (blocks * threads,)).float()
-    got, count = row.clone().to(device), torch.zeros(2, dtype=torch.int32, device=device)
-    kernel = module(device).function("phases", shared_bytes=2 * threads // 32 * 4)
-    order = {"seed": seed, "memory": [got, count]} if device == "cpu" else {"cooperative": True}
-    kernel.launch((blocks,), (threads,), (got, count, 5), **order)
-    assert torch.equal(got.cpu(), phases(row, blocks, 5))
-    assert count.tolist() == [10 * blocks, 7]
-
-
-@DEVICES
-@pytest.mark.parametrize("seed", range(4))
-def test_words_are_handed_on_from_block_to_block(device: str, seed: int) -> None:
-    """Red when a poll asks once and no more, or takes words of a vector that have not come for ones that have."""
-    blocks = 7
-    words = torch.full((blocks + 1, 4), -1, dtype=torch.int32)
-    words[0] = torch.arange(4)
-    words = words.to(device)
-    order: dict[str, Any] = {"seed": seed, "memory": [words]} if device == "cpu" else {"cooperative": True}
-    module(device).function("hand_over").launch((blocks,), (32,), (words,), **order)
-    assert torch.equal(words.cpu(), torch.arange(blocks + 1)[:, None].int() + torch.arange(4).int())
-
-
-@DEVICES
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("pieces", [1, 2, 9])
-def test_a_ring_brings_every_piece_once(device: str, pieces: int, seed: int) -> None:
-    """Red when a phase ends before its bytes have come, or a place is filled before all have used it."""
-    x = torch.randint(0, 1000, (3, pieces, 64), dtype=torch.int32).to(device)
-    sums = torch.zeros((3, 64), dtype=torch.int32, device=device)
-    order: dict[str, Any] = {"seed": seed, "memory": [x]} if device == "cpu" else {}
-    module(device).function("ring").launch((3,), (96,), (x, sums, pieces), **order)
-    assert torch.equal(sums, x.sum(1, dtype=torch.int32))
-
-
-@DEVICES
-def test_addresses_of_shared_memory_are_bytes(device: str) -> None:
-    """Red when an address is not of the shared window, where neighbours lie four bytes apart."""
-    distance = torch.zeros(8, dtype=torch.int32, device=device)
-    module(device).function("shared_places").launch((1,), (8,), (distance,))
-    assert distance.tolist() == [0, 4, 8, 12, 16, 20, 24, 28]
+def test_a_launch_that_waits_follows(device: str) -> None:
+    """Red when a launch begins before what it reads is there, or never."""
+    x = torch.arange(256.0).to(device)
+    kernel = module(device).function("follow")
+    for _ in range(5):
+        y = torch.zeros_like(x)
+        kernel.launch((2,), (128,), (x, y), programmatic=True)
+        x = y
+    assert torch.equal(x.cpu(), torch.arange(5.0, 261.0))
 
 
 def test_the_header_is_taken_by_the_assembler_for_hopper() -> None:
@@ -168,61 +124,17 @@ def test_the_header_is_taken_by_the_assembler_for_hopper() -> None:
     assert compile_source(CudaSource.read(PROBE, {}), "sm_90a")
 
 
-def fault(name: str, threads: int, *arguments: torch.Tensor, blocks: int = 1, seed: int = 0) -> str:
-    kernel = EmulatedModule(FAULTS).function(name, shared_bytes=4 * 64)
+def fault(name: str, threads: int, *arguments: torch.Tensor) -> str:
+    kernel = EmulatedModule(FAULTS).function(name)
     with pytest.raises(RuntimeError) as caught:
-        kernel.launch((blocks,), (threads,), arguments, seed=seed, memory=arguments)
+        kernel.launch((1,), (threads,), arguments, memory=arguments)
     return str(caught.value)
 
 
 def test_what_cannot_go_on_says_where_it_stands() -> None:
     """Red when a launch that a GPU would hang in hangs here too, or ends as if all were well."""
-    assert fault("lost_barrier", 64).endswith("cannot go on: 32 of its threads wait in bar_sync, 32 have ended")
-    assert "31 of its threads wait in __shfl_xor_sync" in fault("missing_lane", 32, torch.zeros(32))
-    count = torch.zeros(1, dtype=torch.int32)
-    for seed in (0, 1):
-        assert fault("lost_signal", 64, count, blocks=3, seed=seed).endswith("polls for a signal that no thread sends")
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_phases_that_never_end_are_reported(seed: int) -> None:
-    """Red when a phase ends short of an arrival or of bytes, or one that has not begun counts as ended."""
-    assert "64 of its threads wait in mbarrier_wait" in fault("too_few_arrivals", 64, seed=seed)
-    assert "64 of its threads wait in mbarrier_wait" in fault("wrong_parity", 64, seed=seed)
-    x = torch.zeros(4, dtype=torch.int32)
-    assert fault("missing_bytes", 64, x, seed=seed).endswith("polls for a signal that no thread sends")
-
-
-def test_misused_barriers_are_named() -> None:
-    """Red when one of these goes through: each is undefined on a device, and most would go unseen there."""
-    x = torch.zeros(64, dtype=torch.int32)
-    assert fault("late_init", 64, seed=1).endswith("mbarrier_arrive before mbarrier_init")
-    assert fault("twice_made", 64).endswith("mbarrier_init of a barrier that is there")
-    assert fault("written_over", 32).endswith("mbarrier_arrive finds its barrier written over")
-    assert fault("unfenced", 1, x).endswith("copy_bulk before mbarrier_init_fence")
-    assert fault("too_many_arrivals", 32).endswith("mbarrier_arrive: more arrivals than the barrier was made for")
-    assert "the next phase ended before this thread saw" in fault("sleeps_through", 64)
-    assert "ends while bytes are on their way" in fault("leaves_copies_behind", 32, x, seed=1)
-    assert fault("odd_copy", 32, x).endswith("copy_bulk takes multiples of 16 bytes, not 8")
-    assert fault("odd_copy", 64, x).endswith("copy_bulk to a misaligned address")
-
-
-def test_bytes_come_late() -> None:
-    """Red when whoever reads without waiting for a copy finds its bytes all the same, whatever the order."""
-    unread = 0
-    for seed in (1, 2, 3):
-        x, y = torch.arange(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
-        kernel = EmulatedModule(FAULTS).function("reads_before_the_bytes")
-        kernel.launch((1,), (64,), (x, y), seed=seed, memory=[x, y])
-        unread += int((y == -1).sum())
-    assert unread
-
-
-def test_words_of_a_polled_vector_are_not_of_one_moment() -> None:
-    """Red when a vector that is written meanwhile is always read whole, which no device promises."""
-    words, torn = torch.zeros(4, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
-    EmulatedModule(FAULTS).function("torn_pair").launch((2,), (32,), (words, torn), seed=1, memory=[words, torn])
-    assert torn.item() > 0
+    said = fault("missing_lane", 32, torch.zeros(32))
+    assert said.endswith("cannot go on: 31 of its threads wait in __shfl_xor_sync, 1 have ended")
 
 
 def test_lanes_that_meet_in_different_operations_are_refused() -> None:
@@ -235,32 +147,30 @@ def test_addresses_are_checked() -> None:
     x, y = torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
     assert fault("misaligned", 1, x, y) == "block (0, 0, 0), thread (0, 0, 0): 16 bytes at a misaligned address"
     assert fault("outside", 1, x, y).endswith("4 bytes outside the memory of this launch")
-    assert fault("much_prefetched", 1, x).endswith("16 bytes outside the memory of this launch")
-
-
-def test_shared_memory_ends_where_the_launch_says() -> None:
-    """Red when a block may write past what it asked for: 65 words of 64."""
-    assert "byte 256 of the dynamic shared memory was written, which has 256 bytes" in fault("overrun", 65)
-    EmulatedModule(FAULTS).function("overrun", shared_bytes=4 * 64).launch((1,), (64,), ())
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_missing_barrier_shows(seed: int) -> None:
-    """Red when threads see what others of their block write later, or memory nobody wrote reads as a number."""
-    x, y = torch.arange(64.0), torch.zeros(64)
-    EmulatedModule(FAULTS).function("no_barrier", shared_bytes=4 * 64).launch((1,), (64,), (x, y), seed=seed)
-    assert y.isnan().any()
+    """Red when threads see what others of their block write later."""
+    x, y = torch.arange(1.0, 65.0), torch.ones(64)
+    EmulatedModule(FAULTS).function("no_barrier").launch((1,), (64,), (x, y), seed=seed)
+    assert y.eq(0).any()
 
 
 def test_a_seed_decides_the_order() -> None:
-    """Red when two runs of one seed differ, or seeds do not change who is first."""
-    orders = []
+    """Of threads and of blocks. Red when two runs of one seed differ, or seeds do not change who is first."""
+    threads, blocks = [], []
     for seed in (0, 5, 5, 6):
-        x, y = torch.arange(64.0), torch.zeros(64)
-        EmulatedModule(FAULTS).function("no_barrier", shared_bytes=4 * 64).launch((1,), (64,), (x, y), seed=seed)
-        orders.append(tuple(y.isnan().tolist()))
-    assert orders[1] == orders[2]
-    assert len(set(orders)) == 3
+        x, y = torch.arange(1.0, 65.0), torch.ones(64)
+        EmulatedModule(FAULTS).function("no_barrier").launch((1,), (64,), (x, y), seed=seed)
+        threads.append(tuple(y.eq(0).tolist()))
+        order, count = torch.zeros(9, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+        EmulatedModule(FAULTS).function("arrivals").launch((9,), (1,), (order, count), seed=seed)
+        blocks.append(tuple(order.tolist()))
+    assert blocks[0] == tuple(range(9))
+    for orders in (threads, blocks):
+        assert orders[1] == orders[2]
+        assert len(set(orders)) == 3
 
 
 def test_what_does_not_compile_says_why(tmp_path: Path) -> None:

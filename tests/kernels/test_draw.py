@@ -53,12 +53,12 @@ def kernel(name: str) -> Draws:
     )
 
 
-def emulated(source: Path, defines: Mapping[str, int | str]) -> SimpleNamespace:
+def emulated(source: Path, defines: Mapping[str, int | str], name: str) -> SimpleNamespace:
     """Threads in an order of their own: in theirs, a barrier that is missing would not be missed."""
 
     def launch(*what: Any, programmatic: bool) -> None:
         assert programmatic
-        EmulatedModule(source, defines).function("draw").launch(*what, seed=7)
+        EmulatedModule(source, defines).function(name).launch(*what, seed=7)
 
     return SimpleNamespace(launch=launch)
 

@@ -97,7 +97,9 @@ class FrameCache:
         """An `Attend` for one position of each of the first `rows` rows."""
         if self.kv.device.type == "cpu":
             return _FrameTorch(self.kv[:, :, :rows], position)
-        return _FrameKernel(self.kv.flatten(2, 3), self.rows(rows, position), query_len=1)
+        slots, positions, places = self.slots[:rows], self.positions[position, :rows], self.kv_slots[position, :rows]
+        where = KVRows(slots, positions, places, self.tables, len(self.positions))
+        return _FrameKernel(self.kv.flatten(2, 3), where, query_len=1)
 
     def attend_first_two(self, rows: int) -> Attend:
         """An `Attend` for positions 0 and 1 of each of the first `rows` rows, the two of a row side by side."""
@@ -106,11 +108,6 @@ class FrameCache:
         slots, positions, places = (part[: 2 * rows] for part in self.first_two)
         where = KVRows(slots, positions, places, self.tables, len(self.positions))
         return _FrameKernel(self.kv.flatten(2, 3), where, query_len=2)
-
-    def rows(self, rows: int, position: int) -> KVRows:
-        """Where the first `rows` rows stand at one position, in `kv` with rows and positions flattened."""
-        where = self.slots[:rows], self.positions[position, :rows], self.kv_slots[position, :rows]
-        return KVRows(*where, self.tables, len(self.positions))
 
 
 class _FrameKernel:

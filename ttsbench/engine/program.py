@@ -5,14 +5,12 @@
     codec       report -> PCM, packed with the report for one copy to the host
 
 Which rows take part is in the control block. Nothing here asks the device a question, so each function can be captured
-in a graph; eager and captured steps are these same functions. Talker and frame may be passes (`kernels/decoder_pass`),
-of which a device holds one at a time: they run on one stream. Sizes: N packed rows, R rows that yield a frame.
+in a graph; eager and captured steps are these same functions. Sizes: N packed rows, R rows that yield a frame.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from ttsbench.engine.attention import KernelAttention, TorchAttention
 from ttsbench.engine.control import Control
@@ -20,7 +18,6 @@ from ttsbench.engine.frame import FrameStep
 from ttsbench.engine.kv_cache import PagedCache
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState
-from ttsbench.engine.talker import talker_pass
 from ttsbench.kernels.attention import KVRows
 from ttsbench.kernels.fused_linear import Normed
 from ttsbench.kernels.pack_frame import pack_frame
@@ -42,15 +39,12 @@ class StepProgram:
         state: SlotState,
         max_rows: int,
         max_frames: int,
-        reserved: int = 0,
     ) -> None:
-        """Where a step is few large launches, these leave `reserved` multiprocessors to what runs beside it."""
         device, books, hop = packed.device, packed.num_codebooks, codec.decoder.hop
         self.packed = packed
         self.cache = cache
         self.control = control
-        self.frame = FrameStep(packed, state, cache, max_frames, reserved)
-        self.talker_pass = talker_pass(packed, cache, max_frames, reserved)
+        self.frame = FrameStep(packed, state, cache, max_frames)
         self.hidden = torch.zeros((max_rows, packed.talker.config.hidden_size), device=device, dtype=packed.dtype)
         self.codec_input = torch.zeros((max_frames, books + 2), dtype=torch.int64, device=device)
         self.packed_output = torch.zeros((max_frames, hop + books + 1), device=device)
@@ -66,13 +60,7 @@ class StepProgram:
 
     def decode(self, rows: int, plan: StepPlan | None = None) -> None:
         """A step of decode rows alone: each slot has one row, and each row yields a frame."""
-        self.frame.run(*self.decode_talker(rows, plan))
-
-    def decode_talker(self, rows: int, plan: StepPlan | None = None) -> tuple[Tensor | Normed, Tensor | None]:
-        """Hidden states of decode rows, and logits of codebook 0 where these come with them: see `FrameStep.run`."""
-        if self.talker_pass is not None and rows <= self.talker_pass.max_rows:
-            return self.talker_pass.run(self._where(rows))
-        return self.talker(rows, plan, query_len=1), None
+        self.frame.run(self.talker(rows, plan, query_len=1))
 
     def mixed(self, rows: int, plan: StepPlan | None = None) -> None:
         """Talker over decode rows and prompt chunks; up to all rows may be of one slot."""

@@ -39,10 +39,6 @@ from ttsbench.models.qwen3_tts.prompt import Prompt
 MAX_IN_FLIGHT = 2
 """Steps launched and not yet collected: the one that the host waits for, and the next one."""
 
-CODEC_MULTIPROCESSORS = 32
-"""Left free by passes (`kernels/decoder_pass`), which hold theirs throughout, so that the codec runs beside them: a
-step of 8 rows took 3.89 ms with 16 of them and 3.75 with 32, of which talker and frame 3.52 and 3.53."""
-
 
 @dataclass(frozen=True)
 class StepOutput:
@@ -116,9 +112,8 @@ class Runner:
         self.control.host["tables"][-1] = self.cache.scratch_block
         self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
         self.program = StepProgram(
-            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs,
-            reserved=CODEC_MULTIPROCESSORS,
-        )  # fmt: skip
+            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs
+        )
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,

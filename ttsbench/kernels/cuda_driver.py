@@ -12,10 +12,7 @@ from typing import Any
 
 import torch
 
-MAX_DYNAMIC_SHARED_BYTES = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-STATIC_SHARED_BYTES, LOCAL_BYTES, REGISTERS = 1, 3, 4  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, _LOCAL_..., _NUM_REGS
-MULTIPROCESSORS, SHARED_BYTES_OF_A_BLOCK = 16, 97  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, _MAX_SHARED_..._OPTIN
-COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6  # CU_LAUNCH_ATTRIBUTE_...
+PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_...
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -76,15 +73,6 @@ def _primary_context(device: int) -> ctypes.c_void_p:
     return context
 
 
-def device_attribute(device: int, which: int) -> int:
-    """One number of a device."""
-    _primary_context(device)  # and with it the driver is ready
-    handle, value = ctypes.c_int(), ctypes.c_int()
-    call("cuDeviceGet", ctypes.byref(handle), device)
-    call("cuDeviceGetAttribute", ctypes.byref(value), which, handle)
-    return value.value
-
-
 def load(cubin: bytes) -> ctypes.c_void_p:
     """A module of the current context."""
     module = ctypes.c_void_p()
@@ -99,37 +87,16 @@ def function(module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
     return found
 
 
-def attribute(function: ctypes.c_void_p, which: int) -> int:
-    """One number of a kernel."""
-    value = ctypes.c_int()
-    call("cuFuncGetAttribute", ctypes.byref(value), which, function)
-    return value.value
-
-
-def blocks_per_multiprocessor(function: ctypes.c_void_p, threads: int, shared_bytes: int) -> int:
-    """Blocks that fit on one multiprocessor at a time."""
-    blocks = ctypes.c_int()
-    call(
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-        ctypes.byref(blocks),
-        function,
-        ctypes.c_int(threads),
-        ctypes.c_size_t(shared_bytes),
-    )
-    return blocks.value
-
-
 def launch(
     function: ctypes.c_void_p,
     grid: Sequence[int],
     block: Sequence[int],
-    shared_bytes: int,
     stream: int,
-    attributes: Sequence[int],
+    programmatic: bool,
     parameters: ctypes.Array[ctypes.c_void_p],
 ) -> None:
-    """Put one launch on `stream`, each of `attributes` switched on; `parameters` are addresses, which are read here."""
-    switched_on = (LaunchAttribute * len(attributes))(*(LaunchAttribute(id=which, value=1) for which in attributes))
-    config = LaunchConfig((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), shared_bytes, stream)
-    config.attributes, config.attribute_count = switched_on, len(attributes)
+    """Put one launch on `stream`; `parameters` are addresses, which are read here."""
+    switched_on = LaunchAttribute(id=PROGRAMMATIC_STREAM_SERIALIZATION, value=1)
+    config = LaunchConfig((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), stream=stream)
+    config.attributes, config.attribute_count = ctypes.pointer(switched_on), int(programmatic)
     call("cuLaunchKernelEx", ctypes.byref(config), function, parameters, None)

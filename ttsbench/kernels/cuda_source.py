@@ -3,8 +3,7 @@
 For kernels that Triton cannot express; each keeps a Triton path to fall back to. A file may include others of its
 folder by quotes, and no header of the CUDA toolkit, which need not be installed.
 
-    module = CudaModule(Path(__file__).with_name("saxpy.cu"), {"THREADS": 256})
-    kernel = module.function("saxpy")
+    kernel = compile_for_device(Path(__file__).with_name("saxpy.cu"), {"THREADS": 256}, "saxpy")
     kernel.launch((blocks,), (256,), (x, y, 2.0, x.numel()))
 """
 
@@ -12,10 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -24,6 +24,45 @@ from ttsbench.kernels.compilations import compiled
 
 Argument = torch.Tensor | int | float | None | ctypes.Structure
 """What a kernel takes: an address, an int, a float, a null pointer, a struct by value."""
+
+
+class Kernel(Protocol):
+    """A `CudaKernel`, or what stands for one where there is no GPU."""
+
+    def launch(
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Argument],
+        *,
+        programmatic: bool = False,
+    ) -> None: ...
+
+
+Compile = Callable[[Path, Mapping[str, int | str], str], Kernel]
+"""The kernel of that name in a source with these macros."""
+
+
+def compile_for_device(source: Path, defines: Mapping[str, int | str], name: str) -> Kernel:
+    """By the compiler that torch carries, once a process and device for equal arguments."""
+    return _compiled(source, tuple(sorted(defines.items())), name, torch.cuda.current_device())
+
+
+@cache
+def _compiled(source: Path, defines: tuple[tuple[str, int | str], ...], name: str, device: int) -> Kernel:
+    return CudaModule(source, dict(defines)).function(name)
+
+
+@cache
+def supported(device: torch.device) -> bool:
+    """Whether kernels run on `device`, all of which take Hopper or newer; Triton's are for other devices."""
+    if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (9, 0):
+        return False
+    try:
+        nvrtc.compiler()
+    except RuntimeError:
+        return False
+    return device.index in (None, torch.cuda.current_device())
 
 
 @dataclass(frozen=True)
@@ -63,9 +102,9 @@ class CudaModule:
         cuda_driver.enter_context(self.device)
         self._module = _loaded(CudaSource.read(source, defines or {}), self.device)
 
-    def function(self, name: str, shared_bytes: int = 0) -> CudaKernel:
-        """The kernel `extern "C" __global__ void name`, allowed `shared_bytes` of dynamic shared memory."""
-        return CudaKernel(self, name, cuda_driver.function(self._module, name), shared_bytes)
+    def function(self, name: str) -> CudaKernel:
+        """The kernel `extern "C" __global__ void name`."""
+        return CudaKernel(self, name, cuda_driver.function(self._module, name))
 
 
 @cache
@@ -102,32 +141,10 @@ def options(source: CudaSource, target: str) -> list[str]:
 class CudaKernel:
     """One kernel of a module."""
 
-    def __init__(self, module: CudaModule, name: str, handle: ctypes.c_void_p, shared_bytes: int) -> None:
+    def __init__(self, module: CudaModule, name: str, handle: ctypes.c_void_p) -> None:
         self.name = name
-        self.shared_bytes = shared_bytes
         self._device = module.device
         self._handle = handle
-        if shared_bytes > cuda_driver.attribute(handle, cuda_driver.MAX_DYNAMIC_SHARED_BYTES):
-            cuda_driver.call("cuFuncSetAttribute", handle, cuda_driver.MAX_DYNAMIC_SHARED_BYTES, shared_bytes)
-
-    @property
-    def registers(self) -> int:
-        """Of one thread."""
-        return cuda_driver.attribute(self._handle, cuda_driver.REGISTERS)
-
-    @property
-    def local_bytes(self) -> int:
-        """Of one thread: its stack, and what did not fit into registers."""
-        return cuda_driver.attribute(self._handle, cuda_driver.LOCAL_BYTES)
-
-    @property
-    def static_shared_bytes(self) -> int:
-        """Of one block, beside the dynamic `shared_bytes`."""
-        return cuda_driver.attribute(self._handle, cuda_driver.STATIC_SHARED_BYTES)
-
-    def blocks_per_multiprocessor(self, threads: int) -> int:
-        """Blocks of `threads` that run at a time; a grid with a barrier may be no larger than all of them."""
-        return cuda_driver.blocks_per_multiprocessor(self._handle, threads, self.shared_bytes)
 
     def launch(
         self,
@@ -136,29 +153,19 @@ class CudaKernel:
         arguments: Sequence[Argument],
         *,
         programmatic: bool = False,
-        cooperative: bool = False,
     ) -> None:
         """Put one launch on torch's current stream; a graph that is being captured takes it.
 
         programmatic: may begin before the launch in front of it has ended; the kernel waits with `griddepcontrol.wait`.
-        cooperative: refused when not all blocks can run at a time.
         """
         for argument in arguments:
             if isinstance(argument, torch.Tensor) and argument.device != torch.device("cuda", self._device):
                 raise ValueError(f"{self.name} runs on cuda:{self._device} and was given a tensor on {argument.device}")
-        attributes = [cuda_driver.PROGRAMMATIC_STREAM_SERIALIZATION] if programmatic else []
-        attributes += [cuda_driver.COOPERATIVE] if cooperative else []
         cuda_driver.enter_context(self._device)
         stream = torch.cuda.current_stream(self._device).cuda_stream
         parameters = Parameters(arguments)
         cuda_driver.launch(
-            self._handle,
-            dimensions(grid),
-            dimensions(block),
-            self.shared_bytes,
-            stream,
-            attributes,
-            parameters.addresses,
+            self._handle, dimensions(grid), dimensions(block), stream, programmatic, parameters.addresses
         )
 
 

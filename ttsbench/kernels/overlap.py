@@ -1,11 +1,17 @@
 """Kernels that begin while the one before them still runs: programmatic dependent launch, from compute capability 9.0.
 
-A kernel launched so may start as soon as every program of the kernel before it has said `let_next_start`, and sets
-itself up meanwhile. Two rules keep the order of memory. Until `wait_for_previous` a program reads only what no kernel
-of the chain writes (weights, tables, what the host has sent), and it writes nothing. And every kernel of the chain
-waits, also one that needs nothing: the wait ends when the kernel before has ended, which has waited in turn, so all
-before it have ended too. Captured graphs keep these edges. Fetching into the L2 cache is allowed at any time: all
-multiprocessors share it.
+A kernel launched so may start as soon as every program of the kernel before it has said `let_next_start`. It works in
+three parts: what it can do early, `wait_for_previous`, `let_next_start` and the rest. As nothing is let in before the
+wait, at most two kernels of the chain are on a multiprocessor, one at work and one that waits, and what runs beside the
+chain finds room; that so little is early costs less. Only where programs are small may a kernel let the next start at
+once.
+
+Rules keep the order of memory. Early a program writes nothing, and reads what is settled: weights, tables, what the
+host has sent, and what was written before a kernel in front of it that lets the next start after its wait. That
+kernel's wait has ended by then, so all before it have ended: attention reads the keys of earlier steps, but not what
+the kernel in front of it writes, nor, if that let it start at once, the one before that. And every kernel of the chain
+waits, also one that needs nothing: a wait ends when the kernel before has ended, which has waited in turn. Captured
+graphs keep these edges. Fetching into the L2 cache is allowed at any time: all multiprocessors share it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // CUDA C++ on a CPU, for tests: the words of the language, and what device.cuh gives on a device. How it runs is scheduler.h's.
 //
 // What a GPU leaves undefined is an error here where that is cheap to see: a misaligned vector, a load outside the memory a
-// launch was given, lanes that meet in different operations, a barrier that cannot be completed.
+// launch was given, lanes that meet in different operations, a warp that cannot go on.
 #pragma once
 
 #include "scheduler.h"
@@ -88,8 +88,7 @@ std::common_type_t<A, B> max(A a, B b) {
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
-inline void __syncthreads() { emulator::barrier("__syncthreads", 0, 0); }
-inline void bar_sync(unsigned id, unsigned threads) { emulator::barrier("bar_sync", id, threads); }
+inline void __syncthreads() { emulator::barrier(); }
 inline void __syncwarp(unsigned mask = ALL_LANES) { emulator::exchange("__syncwarp", mask, {}); }
 
 template <class T>
@@ -144,7 +143,6 @@ T emulated_load(const void* p) {
 template <class T>
 void emulated_store(void* p, T v) {
     emulator::check_address(p, sizeof(T));
-    emulator::progress();
     *static_cast<T*>(p) = v;
 }
 inline unsigned short ld_cg_u16(const void* p) { return emulated_load<unsigned short>(p); }
@@ -154,15 +152,8 @@ inline uint4 ld_cg_v4(const void* p) { return emulated_load<uint4>(p); }
 inline void ld_cg_v4_if(uint4& v, const void* p, bool wanted) {
     if (wanted) v = emulated_load<uint4>(p);
 }
-inline void st_cg_u16(void* p, unsigned short v) { emulated_store(p, v); }
 inline void st_cg_u32(void* p, unsigned v) { emulated_store(p, v); }
-inline void st_cg_v2(void* p, uint2 v) { emulated_store(p, v); }
 inline void st_cg_v4(void* p, uint4 v) { emulated_store(p, v); }
-inline uint2 ld_stream_v2(const void* p) { return emulated_load<uint2>(p); }
-inline uint4 ld_stream_v4(const void* p) { return emulated_load<uint4>(p); }
-inline uint4 ld_stream_v4(const void* p, unsigned long long) { return emulated_load<uint4>(p); }
-inline unsigned long long l2_evict_first() { return 0; }
-inline unsigned long long l2_evict_last() { return 0; }
 template <class T>
 T __ldg(const T* p) {
     return emulated_load<T>(p);
@@ -176,136 +167,9 @@ void __stcg(T* p, T v) {
     emulated_store(p, v);
 }
 
-// Nothing moves; the whole range must be there all the same.
-inline void prefetch_l2(const void* p, unsigned bytes) {
-    if (bytes == 0) return;
-    if (bytes % 16) emulator::fail("prefetch_l2 takes multiples of 16 bytes, not " + std::to_string(bytes));
-    emulator::check_address(p, 16);
-    emulator::check_address(static_cast<const char*>(p) + bytes - 16, 16);
-}
-
-// ---- Signals: one thread of the emulator runs at a time, so a plain access is atomic, and every store is seen at once ----
-
-template <class T>
-T atomicAdd(T* p, T v) {
-    T before = emulated_load<T>(p);
-    emulated_store(p, static_cast<T>(before + v));
-    return before;
-}
-inline unsigned atom_add_release(unsigned* p, unsigned v) { return atomicAdd(p, v); }
-inline void red_add_release(unsigned* p, unsigned v) { atomicAdd(p, v); }
-inline void st_release(unsigned* p, unsigned v) { emulated_store(p, v); }
-inline unsigned ld_acquire(const unsigned* p) {
-    unsigned v = emulated_load<unsigned>(p);
-    emulator::poll();
-    return v;
-}
-// The words of a vector need not be of one moment: others run between two of them, or before the first, or after the last.
-template <class T>
-T emulated_poll(const void* p) {
-    constexpr unsigned words = sizeof(T) / sizeof(unsigned);
-    emulator::Launch& launch = emulator::current->block->launch;
-    unsigned early = sizeof(unsigned) * (launch.seed ? launch.random() % (words + 1) : words);
-    T v = emulated_load<T>(p);
-    emulator::poll();
-    std::memcpy(reinterpret_cast<char*>(&v) + early, static_cast<const char*>(p) + early, sizeof(T) - early);
-    return v;
-}
-inline unsigned ld_relaxed_u32(const void* p) { return emulated_poll<unsigned>(p); }
-inline uint2 ld_relaxed_v2(const void* p) { return emulated_poll<uint2>(p); }
-inline uint4 ld_relaxed_v4(const void* p) { return emulated_poll<uint4>(p); }
-inline void fence_acq_rel() {}
-inline void __threadfence() {}
-inline void __nanosleep(unsigned) { emulator::poll(); }
-template <int N>
-void give_registers() {
-    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "registers of a thread");
-    emulator::exchange("setmaxnreg", ALL_LANES, {});
-}
-template <int N>
-void take_registers() {
-    give_registers<N>();
-}
+// Every launch is alone.
 inline void gdc_wait() {}
 inline void gdc_launch_dependents() {}
-
-// ---- Copies into shared memory: at once for seed 0, later and in any order for others ----
-
-using mbarrier = unsigned long long;
-constexpr unsigned MAX_COUNT = (1u << 20) - 1;  // of arrivals and of bytes, as PTX has it
-constexpr mbarrier MADE = 0x6d62617272696572;   // what the word of a barrier holds, so that who writes over it is found
-
-inline unsigned shared_address(const void* p) { return static_cast<unsigned>(reinterpret_cast<uintptr_t>(p)); }
-
-inline emulator::Mbarrier& emulated_barrier(mbarrier* barrier, const char* operation) {
-    std::map<const void*, emulator::Mbarrier>& all = emulator::current->block->mbarriers;
-    auto found = all.find(barrier);
-    if (found == all.end()) emulator::fail(std::string(operation) + " before mbarrier_init");
-    if (*barrier != MADE) emulator::fail(std::string(operation) + " finds its barrier written over");
-    return found->second;
-}
-
-inline void mbarrier_init(mbarrier* barrier, unsigned arrivals) {
-    if (reinterpret_cast<uintptr_t>(barrier) % 8) emulator::fail("mbarrier_init at a misaligned address");
-    if (arrivals == 0 || arrivals > MAX_COUNT) emulator::fail("mbarrier_init for " + std::to_string(arrivals) + " arrivals");
-    emulator::Mbarrier made{arrivals, arrivals};
-    made.unfenced = emulator::current;
-    if (!emulator::current->block->mbarriers.emplace(barrier, made).second)
-        emulator::fail("mbarrier_init of a barrier that is there");
-    *barrier = MADE;
-}
-
-inline void mbarrier_init_fence() {
-    for (auto& [at, barrier] : emulator::current->block->mbarriers)
-        if (barrier.unfenced == emulator::current) barrier.unfenced = nullptr;
-}
-
-inline void emulated_arrival(mbarrier* barrier, unsigned bytes, const char* operation) {
-    emulator::Mbarrier& state = emulated_barrier(barrier, operation);
-    if (state.pending == 0) emulator::fail(std::string(operation) + ": more arrivals than the barrier was made for");
-    state.bytes += bytes;
-    if (state.bytes > MAX_COUNT) emulator::fail("a phase expects more bytes than a barrier can count");
-    state.pending--;
-    emulator::progress();
-    emulator::end_phase_if_complete(state);
-}
-inline void mbarrier_arrive(mbarrier* barrier) { emulated_arrival(barrier, 0, "mbarrier_arrive"); }
-inline void mbarrier_expect(mbarrier* barrier, unsigned bytes) { emulated_arrival(barrier, bytes, "mbarrier_expect"); }
-
-inline bool mbarrier_try_wait(mbarrier* barrier, unsigned parity) {
-    if (parity > 1) emulator::fail("the parity of a phase is 0 or 1, not " + std::to_string(parity));
-    bool done = emulated_barrier(barrier, "mbarrier_try_wait").phase % 2 != parity;
-    if (!done) emulator::poll();
-    return done;
-}
-
-// Sleeps rather than asks again. Who wakes too late to see the phase it waited for would hang on a device.
-inline void mbarrier_wait(mbarrier* barrier, unsigned parity) {
-    if (parity > 1) emulator::fail("the parity of a phase is 0 or 1, not " + std::to_string(parity));
-    emulator::Mbarrier& state = emulated_barrier(barrier, "mbarrier_wait");
-    unsigned long phase = state.phase;
-    if (phase % 2 != parity) return;
-    state.waiting.push_back(emulator::current);
-    emulator::suspend("mbarrier_wait");
-    if (state.phase > phase + 1) emulator::fail("mbarrier_wait: the next phase ended before this thread saw the end of its own");
-}
-
-inline void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier* barrier) {
-    emulator::Mbarrier& state = emulated_barrier(barrier, "copy_bulk");
-    if (state.unfenced) emulator::fail("copy_bulk before mbarrier_init_fence");
-    if (bytes == 0 || bytes % 16) emulator::fail("copy_bulk takes multiples of 16 bytes, not " + std::to_string(bytes));
-    if (reinterpret_cast<uintptr_t>(shared) % 16) emulator::fail("copy_bulk to a misaligned address");
-    emulator::check_address(global, 16);
-    emulator::check_address(static_cast<const char*>(global) + bytes - 16, 16);
-    emulator::Copy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes, &state};
-    if (emulator::current->block->launch.seed == 0) return emulator::finish(copy);
-    std::memset(shared, 0xff, bytes);  // NaN to whoever reads before the bytes are there
-    emulator::current->block->in_flight.push_back(copy);
-}
-
-inline void copy_bulk(void* shared, const void* global, unsigned bytes, mbarrier* barrier, unsigned long long) {
-    copy_bulk(shared, global, bytes, barrier);
-}
 
 // ---- Bfloat16 ----
 
@@ -316,7 +180,6 @@ inline unsigned emulated_bf16(float v) {
     return v != v ? 0x7fffu : (word + 0x7fffu + (word >> 16 & 1)) >> 16;
 }
 inline unsigned pack_bf16(float lo, float hi) { return emulated_bf16(hi) << 16 | emulated_bf16(lo); }
-inline float round_bf16(float v) { return bf16_lo(emulated_bf16(v)); }
 
 // A product is exact in float32. A sum is rounded to float32 first, which matters once in 65,536 times.
 inline unsigned mul_bf16x2(unsigned a, unsigned b) {

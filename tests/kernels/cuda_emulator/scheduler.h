@@ -1,21 +1,19 @@
-// Threads of a grid as fibers: each runs until it waits for others, so a run depends on nothing but its seed.
+// Threads of a block as fibers: each runs until it waits for others, so a run depends on nothing but its seed.
 //
 // A block is a thread of the system, which gives it its own `thread_local` shared memory, and its CUDA threads are fibers on
-// it. Blocks take turns; one fiber runs at a time in the whole grid. A fiber gives up its turn at barriers, at what a warp
-// does together, and when it polls memory for a signal. Seed 0 goes through threads and blocks in order; every other seed
-// draws who is next, which finds what only seems to work because thread 0 is always first.
+// it. Blocks know nothing of each other, so one runs after the other. A fiber gives up its turn at barriers and at what a warp
+// does together. Seed 0 goes through threads and blocks in order; every other seed draws who is next, which finds what only
+// seems to work because thread 0 is always first.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <csetjmp>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -65,21 +63,6 @@ struct Lanes {  // of one warp and one mask
     std::array<std::array<Words, 32>, 2> words{};
 };
 
-struct Mbarrier {
-    unsigned expected, pending;  // arrivals
-    long bytes = 0;              // expected and not yet arrived; below 0 when they were quicker than who expects them
-    unsigned long phase = 0;     // in progress
-    Fiber* unfenced = nullptr;   // who made it, until that thread fences
-    std::vector<Fiber*> waiting{};
-};
-
-struct Copy {
-    char* to;
-    const char* from;
-    unsigned bytes;
-    Mbarrier* barrier;
-};
-
 struct Range {
     const char* begin;
     const char* end;
@@ -91,46 +74,31 @@ struct Launch {
     std::vector<Range> memory;  // what loads and stores may touch; empty: not checked
     std::function<void()> body;
 
-    std::vector<std::unique_ptr<Block>> blocks;
-    std::mutex mutex;
-    unsigned turn = 0;
     std::mt19937 random{seed};
-    unsigned long idle_polls = 0;  // since a thread last did something that another could wait for
     std::string failure;
 
     unsigned threads() const { return block.x * block.y * block.z; }
     void run();
-    void pass_turn();
 };
 
 struct Block {
     Launch& launch;
     uint3 index;
     unsigned alive;
-    bool finished = false;
     std::vector<Fiber> fibers;
     std::deque<Fiber*> ready;
-    std::array<std::vector<Fiber*>, 16> waiting;
+    std::vector<Fiber*> waiting;  // in a barrier
     std::map<std::pair<unsigned, unsigned>, Lanes> lanes;
-    std::map<const void*, Mbarrier> mbarriers;
-    std::vector<Copy> in_flight;
-    unsigned polls_in_a_row = 0;
     jmp_buf scheduler;
-    std::condition_variable its_turn;
 
     Block(Launch& launch, uint3 index);
     void run();
     void resume(Fiber* fiber);
     Fiber* next();
-    void land();
     std::string who_waits() const;
 };
 
 inline thread_local Fiber* current = nullptr;
-
-// Written by the generated source, which knows the names of the arrays of dynamic shared memory.
-void poison_shared_memory();
-std::string overrun_of_shared_memory();
 
 inline void suspend(const char* waits_in) {
     Fiber* self = current;
@@ -152,8 +120,6 @@ inline std::string place(uint3 at) {
 
 inline unsigned lane() { return current->number % 32; }
 
-inline void progress() { current->block->launch.idle_polls = 0; }
-
 inline void check_address(const void* p, unsigned bytes) {
     const char* address = static_cast<const char*>(p);
     if (reinterpret_cast<unsigned long>(p) % bytes) fail(std::to_string(bytes) + " bytes at a misaligned address");
@@ -166,18 +132,14 @@ inline void check_address(const void* p, unsigned bytes) {
 inline void wake(Block& block, std::vector<Fiber*>& fibers) {
     block.ready.insert(block.ready.end(), fibers.begin(), fibers.end());
     fibers.clear();
-    progress();
 }
 
-// `threads` of 0: all that have not ended.
-inline void barrier(const char* name, unsigned id, unsigned threads) {
+// Of all that have not ended.
+inline void barrier() {
     Block& block = *current->block;
-    if (id >= block.waiting.size()) fail("there is no barrier " + std::to_string(id));
-    if (threads % 32) fail("a barrier for " + std::to_string(threads) + " threads, not a multiple of 32");
-    std::vector<Fiber*>& waiting = block.waiting[id];
-    waiting.push_back(current);
-    if (waiting.size() == (threads ? threads : block.alive)) wake(block, waiting);
-    suspend(name);
+    block.waiting.push_back(current);
+    if (block.waiting.size() == block.alive) wake(block, block.waiting);
+    suspend("__syncthreads");
 }
 
 // What every lane of `mask` brings to `operation`, once all have come; to be read before the lane's next exchange.
@@ -216,41 +178,6 @@ T value_of(const char* operation, unsigned mask, T v, unsigned source) {
     return v;
 }
 
-// Memory was looked at for a signal. When all that can run has only looked for long, nobody is left to send it.
-inline void poll() {
-    Block& block = *current->block;
-    Launch& launch = block.launch;
-    if (launch.idle_polls++ > 1000 + 50ul * launch.threads() * launch.blocks.size())
-        fail("polls for a signal that no thread sends");
-    block.polls_in_a_row++;
-    block.ready.push_back(current);
-    suspend("poll");
-}
-
-// ---- Barriers in shared memory, and what arrives there by itself ----
-
-inline void end_phase_if_complete(Mbarrier& barrier) {
-    if (barrier.pending || barrier.bytes) return;
-    barrier.pending = barrier.expected;
-    barrier.phase++;
-    if (!barrier.waiting.empty()) wake(*barrier.waiting.front()->block, barrier.waiting);
-}
-
-inline void finish(const Copy& copy) {
-    std::memcpy(copy.to, copy.from, copy.bytes);
-    copy.barrier->bytes -= copy.bytes;
-    end_phase_if_complete(*copy.barrier);
-}
-
-// One copy ends, whichever comes first.
-inline void Block::land() {
-    std::swap(in_flight.back(), in_flight[launch.random() % in_flight.size()]);
-    Copy copy = in_flight.back();
-    in_flight.pop_back();
-    finish(copy);
-    launch.idle_polls = 0;
-}
-
 // ---- Running ----
 
 constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 64 * 1024;
@@ -260,8 +187,7 @@ inline void enter() {
     block.launch.body();
     current->done = true;
     block.alive--;
-    progress();
-    if (block.alive && block.waiting[0].size() == block.alive) wake(block, block.waiting[0]);
+    if (block.alive && block.waiting.size() == block.alive) wake(block, block.waiting);
     for (;;) suspend("its end");
 }
 
@@ -289,25 +215,13 @@ inline void Block::run() {
         fibers[i].entry.uc_stack.ss_size = STACK_BYTES - i % 64 * 576;
         makecontext(&fibers[i].entry, enter, 0);
     }
-    poison_shared_memory();
     while (alive && launch.failure.empty()) {
-        if (!in_flight.empty() && (ready.empty() || launch.random() % 16 == 0)) {
-            land();
-            continue;
-        }
         if (ready.empty()) {
             launch.failure = "block " + place(index) + " cannot go on: " + who_waits();
             break;
         }
         resume(next());
-        if (!ready.empty() && polls_in_a_row >= ready.size()) {
-            polls_in_a_row = 0;
-            launch.pass_turn();
-        }
     }
-    if (launch.failure.empty() && !in_flight.empty())
-        launch.failure = "block " + place(index) + " ends while bytes are on their way into its shared memory";
-    if (launch.failure.empty()) launch.failure = overrun_of_shared_memory();
     if (memory != MAP_FAILED) munmap(memory, bytes);
 }
 
@@ -336,38 +250,15 @@ inline std::string Block::who_waits() const {
     return text + std::to_string(fibers.size() - alive) + " have ended";
 }
 
-// Called by the block whose turn it is; returns when it is its turn again.
-inline void Launch::pass_turn() {
-    std::vector<unsigned> others;
-    for (unsigned i = 1; i <= blocks.size(); i++) {
-        unsigned other = (turn + i) % blocks.size();
-        if (!blocks[other]->finished) others.push_back(other);
-    }
-    if (others.empty()) return;
-    std::unique_lock<std::mutex> lock(mutex);
-    Block& mine = *blocks[turn];
-    unsigned mine_at = turn;
-    turn = others[seed ? random() % others.size() : 0];
-    blocks[turn]->its_turn.notify_one();
-    if (!mine.finished) mine.its_turn.wait(lock, [&] { return turn == mine_at; });
-}
-
 inline void Launch::run() {
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) blocks.push_back(std::make_unique<Block>(*this, uint3{x, y, z}));
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < blocks.size(); i++)
-        threads.emplace_back([this, i] {
-            {
-                std::unique_lock<std::mutex> lock(mutex);
-                blocks[i]->its_turn.wait(lock, [&] { return turn == i; });
-            }
-            blocks[i]->run();
-            blocks[i]->finished = true;
-            pass_turn();
-        });
-    for (std::thread& thread : threads) thread.join();
+    std::vector<unsigned> order(grid.x * grid.y * grid.z);
+    std::iota(order.begin(), order.end(), 0u);
+    if (seed) std::shuffle(order.begin(), order.end(), random);
+    for (unsigned i : order) {
+        Block one(*this, {i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y});
+        std::thread([&] { one.run(); }).join();
+        if (!failure.empty()) return;
+    }
 }
 
 // The arguments of a launch as CUDA takes them: the address of each.

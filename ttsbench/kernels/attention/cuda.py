@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from ttsbench.kernels import nvrtc
 from ttsbench.kernels.attention.reference import Heads, KVRows
-from ttsbench.kernels.cuda_source import Argument, CudaModule
+from ttsbench.kernels.cuda_source import Compile, compile_for_device, supported
 
 SOURCE = Path(__file__).with_name("paged_attention.cu")
 ALONE, PAIRS, STORE, ATTEND = range(4)
@@ -36,23 +32,6 @@ THREADS_OF_A_MULTIPROCESSOR = 512
 """For which there must be room: 128 registers a thread. More would spill, fewer leave less room for others."""
 
 
-class Kernel(Protocol):
-    """A `CudaKernel`, or what stands for one."""
-
-    def launch(
-        self,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        arguments: tuple[Argument, ...],
-        *,
-        programmatic: bool = False,
-    ) -> None: ...
-
-
-Compile = Callable[[Path, Mapping[str, int | str], str], Kernel]
-"""The kernel of that name in a source with these macros."""
-
-
 class Step(ctypes.Structure):
     """`struct Step` of the source."""
 
@@ -69,16 +48,6 @@ class Step(ctypes.Structure):
     )  # fmt: skip
 
 
-def compile_for_device(source: Path, defines: Mapping[str, int | str], name: str) -> Kernel:
-    """By the compiler that torch carries, once a process for equal arguments."""
-    return _compiled(source, tuple(defines.items()), name, torch.cuda.current_device())
-
-
-@cache
-def _compiled(source: Path, defines: tuple[tuple[str, int | str], ...], name: str, device: int) -> Kernel:
-    return CudaModule(source, dict(defines)).function(name)
-
-
 def supports(qkv: Tensor, heads: Heads, rows: KVRows) -> bool:
     """Whether there is a kernel for these heads on this device; Triton's is for all others."""
     return (
@@ -86,19 +55,8 @@ def supports(qkv: Tensor, heads: Heads, rows: KVRows) -> bool:
         and heads.head_dim == 128
         and heads.num_heads == 2 * heads.num_kv_heads
         and rows.block_size % CHUNK == 0
-        and _device_supports(qkv.device)
+        and supported(qkv.device)
     )
-
-
-@cache
-def _device_supports(device: torch.device) -> bool:
-    if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (9, 0):
-        return False
-    try:
-        nvrtc.compiler()
-    except RuntimeError:
-        return False
-    return device.index in (None, torch.cuda.current_device())
 
 
 def paged_attention(

@@ -15,6 +15,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ttsbench.kernels.cuda_source import supported
 from ttsbench.kernels.draw import reference
 from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, FrameMemo, RowNorm, Rows
@@ -76,4 +77,4 @@ def draw_code(
 def _kernel(device: torch.device) -> ModuleType:
     from ttsbench.kernels.draw import cuda, triton
 
-    return cuda if cuda.supported(device) else triton
+    return cuda if supported(device) else triton

@@ -6,50 +6,18 @@ The kernel counts ranks where Triton can only search, which is half of the time 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from ttsbench.kernels.cuda_source import CudaModule
+from ttsbench.kernels.cuda_source import Compile, compile_for_device
 from ttsbench.kernels.draw.checks import check_norm, check_rows, check_rules, check_table
 from ttsbench.kernels.draw.types import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
 
 SOURCE = Path(__file__).with_name("draw.cu")
 THREADS = 128
 """Of a row, as the source has it."""
-
-
-class Kernel(Protocol):
-    """A `CudaKernel`, or what stands for one."""
-
-    def launch(self, grid: Any, block: Any, arguments: Any, *, programmatic: bool = False) -> None: ...
-
-
-Compile = Callable[[Path, Mapping[str, int | str]], Kernel]
-"""The kernel `draw` of a source with these macros."""
-
-
-@cache
-def supported(device: torch.device) -> bool:
-    """Whether the kernel runs on `device`."""
-    if device.type != "cuda" or torch.version.hip is not None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-_on_device: dict[tuple[object, ...], Kernel] = {}
-
-
-def compile_for_device(source: Path, defines: Mapping[str, int | str]) -> Kernel:
-    """By the compiler that torch carries, once a device for equal arguments."""
-    key = (torch.cuda.current_device(), source, *sorted(defines.items()))
-    if key not in _on_device:
-        _on_device[key] = CudaModule(source, defines).function("draw")
-    return _on_device[key]
 
 
 POINTERS = (
@@ -141,7 +109,7 @@ def _launch(
         **{f"{name}_stride": stride for name, stride in strides.items()},
         **integers,
     )
-    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out, norm))
+    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out, norm), "draw")
     kernel.launch((B,), (THREADS,), (structure,), programmatic=True)
 
 

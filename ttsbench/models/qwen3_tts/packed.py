@@ -7,19 +7,20 @@ than once per draw. The modules' own weights become views of the packed ones, so
 rows.
 
 Rows are packed: a step's rows [N, D] stand side by side whatever they belong to, and an `Attend` knows where each
-stands. Shapes: N rows, D width, H query heads, K key-value heads, E head width, Q codebooks, V talker vocabulary.
+stands. Shapes: N rows, D width, F inner width, H query heads, K key-value heads, E head width, Q codebooks, V talker
+vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ttsbench.kernels.attention import Heads
-from ttsbench.kernels.decoder_pass import Layer, Stack
 from ttsbench.kernels.fused_linear import Normed, gated_linear, linear, residual_linear
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.models.qwen3_tts.talker import Talker
@@ -34,6 +35,25 @@ class Attend(Protocol):
     def __call__(self, layer: int, qkv: Tensor, heads: Heads) -> Tensor: ...
 
 
+@dataclass(frozen=True)
+class Layer:
+    """One pre-norm decoder layer; a weight is [outputs, inputs]."""
+
+    input_norm: Tensor
+    """[D]"""
+    qkv: Tensor
+    """[(H + 2 K) * E, D]: queries, keys, values."""
+    heads: Heads
+    o: Tensor
+    """[D, H * E]"""
+    post_norm: Tensor
+    """[D]"""
+    gate_up: Tensor
+    """[2 F, D]: gate, up."""
+    down: Tensor
+    """[D, F]"""
+
+
 class PackedStack:
     """The layers and final norm of a stack, with rotary tables for positions below `max_positions`."""
 
@@ -46,11 +66,6 @@ class PackedStack:
         self.cos, self.sin = (table[:, 0, :half].contiguous() for table in tables)
         self.layers = [self._pack(layer) for layer in stack.layers if isinstance(layer, DecoderLayer)]
         self.norm = weight.detach()
-
-    @property
-    def stack(self) -> Stack:
-        """Layers and final norm without the modules that they came from."""
-        return Stack(self.layers, self.norm)
 
     def _pack(self, layer: DecoderLayer) -> Layer:
         config, attention, mlp = self.config, layer.self_attn, layer.mlp
