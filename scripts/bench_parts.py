@@ -26,6 +26,7 @@ from scripts.bench_ceilings import REPEATS, Ceilings, timed
 from scripts.bench_machine import machine
 from scripts.random_model import SHAPES, Shape, random_codec, random_talker
 from ttsbench.core import DrawParams, NamedVoice, SamplingParams, SpeechRequest
+from ttsbench.engine.buckets import Buckets
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.runner import Runner, RunnerOptions
 from ttsbench.engine.scheduler import Sequence, StepPlan
@@ -76,7 +77,7 @@ class Bench:
     def measure(self, rows: int, ceilings: Ceilings, timeline: bool) -> list[dict[str, Any]]:
         """One line per part."""
         runner, program = self.runner, self.runner.program
-        runner.warm_up((rows,), ())
+        runner.warm_up(Buckets((rows,), (rows,), ()))
         runner.rows.write(self.plan(rows), rows, rows)
         with runner.context():
             runner.control.send()

@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import pytest
 
-from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
+from ttsbench.engine.buckets import FEW, TILE, Buckets, bucket, codec_buckets, frame_buckets, token_buckets
+
+CAPACITIES = [*range(1, 70), 127, 128, 129, 255, 256, 257, 512, 2048, 2500]
 
 
-@pytest.mark.parametrize("sizes", [row_buckets, token_buckets], ids=["rows", "tokens"])
-@pytest.mark.parametrize("capacity", [*range(1, 70), 127, 128, 129, 255, 256, 257, 512, 2048, 2500])
+@pytest.mark.parametrize("sizes", [frame_buckets, codec_buckets, token_buckets], ids=["frames", "codec", "tokens"])
+@pytest.mark.parametrize("capacity", CAPACITIES)
 def test_buckets_cover_every_size_up_to_the_capacity(sizes, capacity: int) -> None:
-    """Each size gets the smallest bucket that holds it. Red if the capacity is no bucket of its own (try dropping it
-    from the set), if the list is not sorted, or if `bucket` takes the next larger one for an exact fit.
+    """Each size gets the smallest bucket that holds it. Red if the capacity has no bucket (try dropping it from the
+    set), if the list is not sorted, or if `bucket` takes the next larger one for an exact fit.
     """
     buckets = sizes(capacity)
-    assert buckets[-1] == capacity
+    assert buckets[-1] >= capacity
     for size in range(1, capacity + 1):
         assert bucket(buckets, size) == min(b for b in buckets if b >= size)
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+def test_only_talker_and_code_predictor_are_padded_beyond_the_capacity(capacity: int) -> None:
+    """Red if the codec or a prompt step has rows that no slot stands for, or the codec more than a frame has."""
+    made = Buckets.of(capacity, budget=capacity)
+    assert made.codec[-1] == made.tokens[-1] == capacity
+    assert made.largest == Buckets(made.frames[-1:], (capacity,), (capacity,))
+    for size in range(1, capacity + 1):
+        assert bucket(made.codec, size) <= bucket(made.frames, size)
+
+
+def test_many_rows_fill_their_tiles() -> None:
+    """Red if a step of more than 16 rows leaves a tile half empty."""
+    assert frame_buckets(200) == (1, 2, 4, 8, FEW, TILE, 2 * TILE, 3 * TILE, 4 * TILE)
+    assert frame_buckets(12) == (1, 2, 4, 8, 12)
 
 
 @pytest.mark.parametrize("capacity", [1, 4, 100, 512])
 def test_beyond_the_largest_bucket_is_an_error(capacity: int) -> None:
     """Red if such a step runs in the largest bucket, which would leave rows out."""
     with pytest.raises(ValueError, match=f"a step of {capacity + 1} rows fits no bucket: the largest is {capacity}"):
-        bucket(row_buckets(capacity), capacity + 1)
+        bucket(codec_buckets(capacity), capacity + 1)
 
 
-def test_padding_stays_small() -> None:
-    """A decode step of 16 rows and more is padded by less than eight. Red with buckets that double."""
-    buckets = row_buckets(256)
+def test_padding_of_the_codec_stays_small() -> None:
+    """Its time goes with its rows: less than eight in vain. Red with buckets that double."""
+    buckets = codec_buckets(256)
     assert all(bucket(buckets, size) - size < 8 for size in range(1, 257))

@@ -28,7 +28,7 @@ from tests.engine.toys import (
 )
 from ttsbench.core import AudioChunk, DrawParams, FinishReason, SamplingParams, SpeechRequest, TextLayout
 from ttsbench.engine import attention
-from ttsbench.engine.buckets import row_buckets, token_buckets
+from ttsbench.engine.buckets import Buckets
 from ttsbench.engine.graphs import Graphs, Key
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import Scratch
@@ -211,24 +211,24 @@ class Captured:
         """All sizes up to the capacity have their graphs; of decode the query length is 1, of mixed the worst case. The
         first two positions of the code predictor go in together: two rows for each of its slots.
         """
-        rows, tokens = row_buckets(capacity), token_buckets(budget)
-        parts = {(part, size) for part in ("decode", "frame", "codec") for size in rows}
-        assert self.calls.keys() == parts | {("mixed", size) for size in tokens}
-        assert rows[-1] == capacity
-        assert tokens[-1] == budget
-        for size in rows:
+        made = Buckets.of(capacity, budget)
+        parts = {(part, size) for part in ("decode", "frame") for size in made.frames}
+        parts |= {("codec", size) for size in made.codec} | {("mixed", size) for size in made.tokens}
+        assert self.calls.keys() == parts
+        for size in made.frames:
             for part in ("decode", "frame"):
                 assert self.calls[part, size] == {(size, 1), (2 * size, 2)}, f"{part} of {size} rows"
-        for size in tokens:
+        for size in made.tokens:
             assert self.calls["mixed", size] == {(size, size)}, f"mixed step of {size} rows"
 
 
-def test_a_captured_decode_graph_has_query_length_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("capacity", [9, 18])
+def test_a_captured_decode_graph_has_query_length_one(capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a mixed one keeps the bound of all rows; buckets cover 1..capacity. For the red see the next test."""
     captured = Captured()
     captured.watch(monkeypatch)
-    engine = on_gpu(max_num_seqs=9, max_num_batched_tokens=70)
-    captured.check(9, 70)
+    engine = on_gpu(max_num_seqs=capacity, max_num_batched_tokens=70)
+    captured.check(capacity, 70)
     heard = speak(engine, SAMPLED)
     assert_same(heard, on_cpu())
     replayed = {(part, size) for (part, size) in [*engine.runner.graphs.replays, *engine.runner.codec_graphs.replays]}

@@ -11,27 +11,30 @@ import pytest
 from tests.engine.toys import ToyEngine, request, requests
 from ttsbench.core import SamplingParams
 from ttsbench.engine import fused
-from ttsbench.engine.buckets import bucket
 from ttsbench.engine.rows import Scratch
-from ttsbench.engine.runner import Flight, Runner
+from ttsbench.engine.runner import Flight, Runner, RunnerOptions
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.models.qwen3_tts.codec_frame import FrameCodec
+from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
+from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.models.qwen3_tts.packed import PackedTalker
 
 LASTING = SamplingParams(min_frames=99)
-ASKED = [replace(one, max_frames=5 + i) for i, one in enumerate(requests(7, sampling=LASTING))]
 
 
 class PaddedRunner(Runner):
     """Runs a step the way a GPU does: sizes of buckets, no plan at hand, and the codec of captured frames."""
 
+    def __init__(
+        self, config: Qwen3TTSConfig, packed: PackedTalker, codec: StreamingCodec, options: RunnerOptions
+    ) -> None:
+        super().__init__(config, packed, codec, replace(options, graphs=True))
+
     def _run_here(self, plan: StepPlan) -> Flight:
         program = self.program
         if program._frame_codec is None:
             program._frame_codec = FrameCodec(self.codec)
-        frames = len(plan.finishing)
-        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
-        frames = bucket(self.row_buckets, frames) if frames else 0
-        rows = bucket(self.token_buckets, rows) if plan.prefill else frames
+        rows, frames, spoken = self.sizes(plan, padded=True)
         self.rows.write(plan, rows, frames)
         if not plan.prefill:
             program.decode(rows)
@@ -41,38 +44,42 @@ class PaddedRunner(Runner):
                 program.frame_of_mixed(frames)
         if not frames:
             return Flight(plan, None, None)
-        program.codec_input[:frames] = program.frame.report[:frames]
-        program.codec(frames)
+        program.codec_input[:spoken] = program.frame.report[:spoken]
+        program.codec(spoken)
         return Flight(plan, program.packed_output[: len(plan.finishing)].numpy().copy(), None)
 
 
-def gap(scratch: Scratch | None, monkeypatch: pytest.MonkeyPatch, block_size: int = 8) -> float:
-    """Largest difference of anybody's PCM to that of steps without padding; infinite when codes differ."""
+def gap(scratch: Scratch | None, monkeypatch: pytest.MonkeyPatch, block_size: int = 8, slots: int = 5) -> float:
+    """Largest difference of anybody's PCM to that of steps without padding; infinite when codes differ. There are two
+    more requests than slots.
+    """
+    asked = [replace(one, max_frames=5 + i % 7) for i, one in enumerate(requests(slots + 2, sampling=LASTING))]
     options: dict[str, Any] = {
-        "max_num_seqs": 5,
+        "max_num_seqs": slots,
         "max_num_batched_tokens": 48,
         "steps_behind": 1,
         "block_size": block_size,
     }
-    plain = ToyEngine(**options).speak(ASKED)
+    plain = ToyEngine(**options).speak(asked)
     monkeypatch.setattr(fused, "Runner", PaddedRunner)
     engine = ToyEngine(**options)
     if scratch is not None:
         engine.runner.rows.scratch = scratch
-    padded = engine.speak(ASKED)
+    padded = engine.speak(asked)
     engine.assert_empty()
-    if any(not np.array_equal(plain[one.id].codes, padded[one.id].codes) for one in ASKED):
+    if any(not np.array_equal(plain[one.id].codes, padded[one.id].codes) for one in asked):
         return float("inf")
-    return max(float(np.abs(plain[one.id].pcm - padded[one.id].pcm).max()) for one in ASKED)
+    return max(float(np.abs(plain[one.id].pcm - padded[one.id].pcm).max()) for one in asked)
 
 
 @pytest.mark.parametrize("block_size", [1, 8])
-def test_padding_rows_reach_no_real_row(block_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven requests over five slots, three to five of them at once: codes equal, PCM to 1e-4 of full scale. Red if
+@pytest.mark.parametrize("slots", [5, 18])
+def test_padding_rows_reach_no_real_row(block_size: int, slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes equal, PCM to 1e-4 of full scale; 18 slots run in whole tiles, of more rows than there are slots. Red if
     padding writes where an earlier step left its rows (try leaving `array[len(values) : rows]` as it is), or beyond the
     cache where a block holds one position.
     """
-    assert gap(None, monkeypatch, block_size) < 1e-4
+    assert gap(None, monkeypatch, block_size, slots) < 1e-4
 
 
 @pytest.mark.parametrize("leak", [Scratch(slot=0, kv_slot=8 * 160), Scratch(slot=5, kv_slot=10)], ids=["slot", "place"])

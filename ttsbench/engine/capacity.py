@@ -87,7 +87,7 @@ def measure(
     free, total = torch.cuda.mem_get_info(device)
     try:
         trial = Runner(config, packed, codec, replace(options, num_blocks=1))
-        trial.warm_up(trial.row_buckets[-1:], trial.token_buckets[-1:])
+        trial.warm_up(trial.buckets.largest)
     except torch.OutOfMemoryError as error:
         got = f"{free / 1e9:.1f} GB free of {total / 1e9:.1f} GB beside weights and codec state"
         raise InvalidInput(Problem("GPU memory", "room for the largest step", got, HINT)) from error

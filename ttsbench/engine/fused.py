@@ -334,6 +334,6 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
         sizes = capacity.fitted(config, packed, codec, sizes, options.gpu_memory_utilization, least)
     runner = Runner(config, packed, codec, sizes)
     if runner.on_gpu:
-        runner.warm_up(runner.row_buckets, runner.token_buckets)
+        runner.warm_up(runner.buckets)
     log.info("capacity: %s", capacity.describe_runner(runner))
     return runner

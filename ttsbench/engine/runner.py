@@ -10,7 +10,7 @@ both streams pass on to each other exists at least that often.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from ttsbench.core import SpeechRequest
-from ttsbench.engine.buckets import bucket, row_buckets, token_buckets
+from ttsbench.engine.buckets import Buckets, bucket
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
@@ -104,16 +104,17 @@ class Runner:
         self.device = packed.device
         self.options = options
         self.on_gpu = self.device.type == "cuda"
+        self.buckets = Buckets.of(options.max_num_seqs, options.max_rows)
         slots = options.max_num_seqs + 1
         per_slot = -(-options.max_model_len // options.block_size)
-        layout = {**slot_layout(slots, per_slot), **rows_layout(options.max_rows, options.max_num_seqs)}
+        self.max_frames = self.buckets.frames[-1] if options.graphs else options.max_num_seqs
+        self.max_rows = max(options.max_rows, self.max_frames)
+        layout = {**slot_layout(slots, per_slot), **rows_layout(self.max_rows, self.max_frames)}
         self.control = Control(layout, self.device, ring=MAX_IN_FLIGHT + 1)
         self.cache = PagedCache(config.talker, options.num_blocks, options.block_size, self.device, packed.dtype)
         self.control.host["tables"][-1] = self.cache.scratch_block
         self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
-        self.program = StepProgram(
-            packed, codec, self.cache, self.control, self.state, options.max_rows, options.max_num_seqs
-        )
+        self.program = StepProgram(packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames)
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,
@@ -122,8 +123,6 @@ class Runner:
         }
         scratch = Scratch(slots - 1, self.cache.scratch_block * options.block_size)
         self.rows = RowWriter(self.control, self.control.host["tables"], options.block_size, scratch)
-        self.row_buckets = row_buckets(options.max_num_seqs)
-        self.token_buckets = token_buckets(options.max_rows)
         self.steps = 0
         if self.on_gpu:
             self._streams()
@@ -145,19 +144,21 @@ class Runner:
         return torch.cuda.stream(self.main) if self.on_gpu else nullcontext()
 
     @torch.inference_mode()
-    def warm_up(self, row_buckets: Sequence[int], token_buckets: Sequence[int]) -> None:
+    def warm_up(self, buckets: Buckets) -> None:
         """Compile every kernel, and capture every graph, that steps of these sizes need, in the scratch slot."""
         nothing = StepPlan((), ())
-        self.rows.write(nothing, self.options.max_rows, self.options.max_num_seqs)
+        self.rows.write(nothing, self.max_rows, self.max_frames)
         with self.context():
             self.control.send()
         self.program.codec_input[:, -1] = self.options.max_num_seqs  # the scratch slot
         torch.cuda.synchronize(self.device)
-        for rows in reversed(token_buckets):
+        for rows in reversed(buckets.tokens):
             self._ready("mixed", rows)
-        for rows in reversed(row_buckets):
-            for part in ("frame", "decode", "codec"):
-                self._ready(part, rows)
+        for rows in reversed(buckets.frames):
+            self._ready("frame", rows)
+            self._ready("decode", rows)
+        for rows in reversed(buckets.codec):
+            self._ready("codec", rows)
         self.warm_at = compilations()
 
     def _ready(self, part: str, size: int) -> None:
@@ -199,20 +200,26 @@ class Runner:
         """Queue one planned step."""
         if not self.on_gpu:
             return self._run_here(plan)
-        frames = len(plan.finishing)
-        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
-        if self.options.graphs:
-            frames = bucket(self.row_buckets, frames) if frames else 0
-            rows = bucket(self.token_buckets, rows) if plan.prefill else frames
+        rows, frames, spoken = self.sizes(plan, padded=self.options.graphs)
         self.rows.write(plan, rows, frames)
         with self.context():
             self.control.send()
             self._main_part(rows, frames, mixed=bool(plan.prefill))
-            landing = self._codec_part(frames) if frames else None
+            landing = self._codec_part(spoken) if spoken else None
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.side if frames else self.main)
         self.steps += 1
         return Flight(plan, None if landing is None else landing[: len(plan.finishing)], done)
+
+    def sizes(self, plan: StepPlan, padded: bool) -> tuple[int, int, int]:
+        """Packed rows of a step, those that yield a frame, and those of its codec; `padded`: as graphs run it."""
+        frames = len(plan.finishing)
+        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
+        if not padded:
+            return rows, frames, frames
+        spoken = bucket(self.buckets.codec, frames) if frames else 0
+        frames = bucket(self.buckets.frames, frames) if frames else 0
+        return bucket(self.buckets.tokens, rows) if plan.prefill else frames, frames, spoken
 
     def collect(self, flight: Flight) -> StepOutput | None:
         """What a step gave, once it has arrived; None when it yields no frame."""
@@ -225,8 +232,7 @@ class Runner:
         return StepOutput.unpack(owned, self.config.num_codebooks)
 
     def _run_here(self, plan: StepPlan) -> Flight:
-        frames = len(plan.finishing)
-        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
+        rows, frames, _ = self.sizes(plan, padded=False)
         self.rows.write(plan, rows, frames)
         program = self.program
         if not plan.prefill:
