@@ -3,9 +3,10 @@
     python -m scripts.bench_parts --shape 1.7b --rows 1 8 32 64 128 [--context 64] [--timeline]
 
 Each part is captured alone in a CUDA graph and replayed with nothing beside it; the whole step, talker to codec on two
-streams, stands last. The floor of a part is the larger of its bytes over the measured memory bandwidth and its
-operations over the measured matrix rate, both taken first in the same run; each weight is read once per pass. Sampling
-is part of `frame`; its own line replays the sixteen draws without the network between. `--timeline` lists the kernels.
+streams, stands last. Rows are padded as the engine pads them; floors are those of the real ones. The floor of a part is
+the larger of its bytes over the measured memory bandwidth and its operations over the measured matrix rate, both taken
+first in the same run; each weight is read once per pass. Sampling is part of `frame`; its own line replays the sixteen
+draws without the network between. `--timeline` lists the kernels.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class Bench:
         draws = DrawParams(temperature=0.9, top_k=50)
         sampling = SamplingParams(draws, draws, 1.05, min_frames=10_000)
         row = torch.zeros(made.config.talker.hidden_size, device=device, dtype=torch.bfloat16)
-        self.first_logits = torch.randn(capacity, len(self.packed.head), device=device).bfloat16()
-        self.rest_logits = torch.randn(capacity, self.packed.codebook_size, device=device).bfloat16()
+        most = self.runner.max_frames
+        self.first_logits = torch.randn(most, len(self.packed.head), device=device).bfloat16()
+        self.rest_logits = torch.randn(most, self.packed.codebook_size, device=device).bfloat16()
         self.sequences = []
         for slot in range(capacity):
             request = SpeechRequest(str(slot), str(slot), "text", NamedVoice("random"), slot, 10_000, sampling=sampling)
@@ -77,20 +79,21 @@ class Bench:
     def measure(self, rows: int, ceilings: Ceilings, timeline: bool) -> list[dict[str, Any]]:
         """One line per part."""
         runner, program = self.runner, self.runner.program
-        runner.warm_up(Buckets((rows,), (rows,), ()))
-        runner.rows.write(self.plan(rows), rows, rows)
+        _, frames, spoken = runner.sizes(self.plan(rows), padded=True)
+        runner.warm_up(Buckets((frames,), (spoken,), ()))
+        runner.rows.write(self.plan(rows), frames, frames)
         with runner.context():
             runner.control.send()
         torch.cuda.synchronize()
-        program.codec_input[:rows] = program.frame.report[:rows]
+        program.codec_input[:spoken] = program.frame.report[:spoken]
         program.codec_input[:rows, -1] = torch.arange(rows, device=self.packed.device)
-        program.codec_input[:rows, :-2] %= self.made.config.codebook_size
-        hidden = torch.randn(rows, self.made.config.talker.hidden_size, device=self.packed.device).bfloat16()
+        program.codec_input[:spoken, :-2] %= self.made.config.codebook_size
+        hidden = torch.randn(frames, self.made.config.talker.hidden_size, device=self.packed.device).bfloat16()
         parts: dict[str, Callable[[], object]] = {
-            "talker": lambda: program.talker(rows, None, query_len=1),
+            "talker": lambda: program.talker(frames, None, query_len=1),
             "frame": lambda: program.frame.run(hidden),
-            "sampling": lambda: self.draw(rows),
-            "codec": lambda: program.codec(rows),
+            "sampling": lambda: self.draw(frames),
+            "codec": lambda: program.codec(spoken),
         }
         floors = self.floors(rows)
         lines = []

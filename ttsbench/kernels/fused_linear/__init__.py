@@ -16,6 +16,10 @@ talker's, have more rows in steps with prompts alone."""
 
 WIDE = 2048
 
+FEW, TILE = 16, 64
+"""Beyond `FEW` rows tiles have `TILE`. One that is not full takes longer than one that is, and then the library's
+product of a wide weight is as fast or faster."""
+
 
 def linear(x: Tensor | Normed, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """x W^T + b: [N, M] from rows `x` [N, K], `weight` [M, K], `bias` [M]; into `out`, whose rows may stand apart."""
@@ -51,4 +55,6 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
 
 def is_fused(rows: int, weight: Tensor) -> bool:
     """Whether a product of so many rows finishes their norm by itself (`Normed.squares`)."""
-    return weight.is_cuda and rows <= (MOST_ROWS if min(weight.shape) < WIDE else MOST_WIDE_ROWS)
+    if not weight.is_cuda or rows > MOST_ROWS:
+        return False
+    return min(weight.shape) < WIDE or rows <= FEW or (rows <= MOST_WIDE_ROWS and rows % TILE == 0)
