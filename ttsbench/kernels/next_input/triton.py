@@ -33,7 +33,7 @@ def next_input_kernel(  # type: ignore[no-untyped-def]
     # What the host has sent, and tables: no kernel changes these.
     slot = tl.load(slots_ptr + row)
     here = inputs_ptr + tl.load(at_ptr + row) * width + column
-    has_text = tl.load(has_text_ptr + row)
+    has_text = tl.load(has_text_ptr + row) != 0
     pad = tl.load(pads_ptr + slot * width + column, mask=inside, other=0.0)
     is_last = tl.load(frames_ptr + row) + 1 >= tl.load(limits_ptr + slot)
     offsets = tl.load(offsets_ptr + book, mask=book < BOOKS, other=0)
