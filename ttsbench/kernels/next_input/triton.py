@@ -40,7 +40,7 @@ def next_input_kernel(  # type: ignore[no-untyped-def]
     wait_for_previous(OVERLAP)
     let_next_start(OVERLAP)
     codes = tl.load(codes_ptr + row * BOOKS + book, mask=book < BOOKS, other=0)
-    text = tl.load(here, mask=inside & has_text, other=0.0)
+    text = tl.load(here, mask=column < tl.where(has_text, width, 0), other=0.0)
     at = (codes + offsets)[:, None] * width + column[None, :]
     embeddings = tl.load(table_ptr + at, mask=(book < BOOKS)[:, None] & inside[None, :], other=0.0)
     joins = tl.where(has_text, text, pad).to(tl.float32)
