@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ttsbench.engine.buckets import FEW, TILE, Buckets, bucket, codec_buckets, frame_buckets, token_buckets
+from ttsbench.engine.buckets import Buckets, bucket, codec_buckets, frame_buckets, token_buckets
 
 CAPACITIES = [*range(1, 70), 127, 128, 129, 255, 256, 257, 512, 2048, 2500]
 
@@ -23,17 +23,21 @@ def test_buckets_cover_every_size_up_to_the_capacity(sizes, capacity: int) -> No
 
 @pytest.mark.parametrize("capacity", CAPACITIES)
 def test_only_talker_and_code_predictor_are_padded_beyond_the_capacity(capacity: int) -> None:
-    """Red if the codec or a prompt step has rows that no slot stands for, or the codec more than a frame has."""
-    made = Buckets.of(capacity, budget=capacity)
+    """Red if the codec, a prompt step or anything eager has rows that no slot stands for, or the codec more than a
+    frame has.
+    """
+    made = Buckets.of(capacity, budget=capacity, padded=True)
     assert made.codec[-1] == made.tokens[-1] == capacity
     assert made.largest == Buckets(made.frames[-1:], (capacity,), (capacity,))
     for size in range(1, capacity + 1):
         assert bucket(made.codec, size) <= bucket(made.frames, size)
+    eager = Buckets.of(capacity, budget=capacity, padded=False)
+    assert eager == Buckets(made.codec, made.codec, made.tokens)
 
 
 def test_many_rows_fill_their_tiles() -> None:
     """Red if a step of more than 16 rows leaves a tile half empty."""
-    assert frame_buckets(200) == (1, 2, 4, 8, FEW, TILE, 2 * TILE, 3 * TILE, 4 * TILE)
+    assert frame_buckets(200) == (1, 2, 4, 8, 16, 64, 128, 192, 256)
     assert frame_buckets(12) == (1, 2, 4, 8, 12)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.toys import TOY, ToyEngine, change_logits, request, toy_prompt
+from tests.engine.toys import TOY, ToyEngine, change_logits, request, requests, toy_prompt
 from tests.models.qwen3_tts.exactness import toy
 from ttsbench.core import DrawParams, SamplingParams
+from ttsbench.engine import frame
 from ttsbench.engine.slot_state import slot_layout
 from ttsbench.kernels.draw import FirstCodeRules, Rows
 from ttsbench.kernels.draw.philox import frame_uniforms
@@ -157,3 +159,16 @@ def test_the_report_says_who_ended_and_why(monkeypatch: pytest.MonkeyPatch) -> N
         report = Step(SamplingParams(FLAT, FLAT), limits=(LIMIT, limit)).run()
         assert report[:, Q].tolist() == [SOUND | ENDED, SOUND | last]
         assert report[:, Q + 1].tolist() == list(SLOTS)
+
+
+def test_the_norm_that_a_draw_writes_is_the_rows_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where the first product of a position takes what the draw before it has written beside the row. Red
+    when it is of another codebook's table (try `_row_norm(1, normed)`), or of a row that another draw fetched.
+    """
+    asked = requests(3, sampling=SamplingParams(min_frames=99))
+    plain = ToyEngine(max_num_seqs=3).speak(asked)
+    monkeypatch.setattr(frame, "is_fused", lambda rows, weight: True)
+    drawn = ToyEngine(max_num_seqs=3).speak(asked)
+    for name, one in plain.items():
+        assert np.array_equal(one.codes, drawn[name].codes)
+        assert np.abs(one.pcm - drawn[name].pcm).max() < 1e-4

@@ -86,10 +86,11 @@ def assert_same(heard: dict[str, Heard], expected: dict[str, Heard]) -> None:
         assert np.abs(one.pcm - expected[name].pcm).max(initial=0) < 1e-4, name
 
 
-@pytest.mark.parametrize("steps_behind", [0, 1])
-def test_eager_steps_give_the_codes_and_pcm_of_the_cpu(steps_behind: int) -> None:
-    """Float32 without TF32. Red with any kernel, stream or hand-over that is wrong."""
-    assert_same(speak(on_gpu(enforce_eager=True, steps_behind=steps_behind), SAMPLED), on_cpu())
+@pytest.mark.parametrize(("steps_behind", "slots"), [(0, 4), (1, 4), (1, 18)])
+def test_eager_steps_give_the_codes_and_pcm_of_the_cpu(steps_behind: int, slots: int) -> None:
+    """Float32 without TF32. Red with any kernel, stream or hand-over that is wrong, or when the warm-up is padded."""
+    engine = on_gpu(enforce_eager=True, steps_behind=steps_behind, max_num_seqs=slots)
+    assert_same(speak(engine, SAMPLED), on_cpu())
 
 
 def test_captured_steps_give_the_codes_and_pcm_of_the_cpu() -> None:
@@ -211,7 +212,7 @@ class Captured:
         """All sizes up to the capacity have their graphs; of decode the query length is 1, of mixed the worst case. The
         first two positions of the code predictor go in together: two rows for each of its slots.
         """
-        made = Buckets.of(capacity, budget)
+        made = Buckets.of(capacity, budget, padded=True)
         parts = {(part, size) for part in ("decode", "frame") for size in made.frames}
         parts |= {("codec", size) for size in made.codec} | {("mixed", size) for size in made.tokens}
         assert self.calls.keys() == parts

@@ -1,8 +1,8 @@
 """Sizes for which graphs are captured. A step runs in the smallest bucket that holds it, padded with inert rows.
 
 Talker and code predictor multiply in tiles of 64 rows from 17 rows on, and a tile that is not full takes longer than
-one that is: a step of 32 rows without its codec 3,791 us, of 64 rows 3,433 (docs/measurements.md). So they are padded
-to whole tiles, while the codec, whose time goes with its rows, has buckets of its own, none larger than theirs.
+one that is: a step of 32 rows 4,152 us, and 3,767 padded to 64 (docs/measurements.md). So they are padded to whole
+tiles, while the codec, whose time goes with its rows, has buckets of its own, none larger than theirs.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-TILE = 64
-"""Rows of a product's tile."""
-FEW = 16
-"""Rows up to which products have smaller tiles."""
+from ttsbench.kernels.fused_linear import FEW, TILE
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,12 @@ class Buckets:
     """Packed rows of a step that has prompt rows."""
 
     @classmethod
-    def of(cls, capacity: int, budget: int) -> Buckets:
-        """For steps of up to `capacity` sequences and `budget` packed rows."""
-        return cls(frame_buckets(capacity), codec_buckets(capacity), token_buckets(budget))
+    def of(cls, capacity: int, budget: int, padded: bool) -> Buckets:
+        """For steps of up to `capacity` sequences and `budget` packed rows; `padded`: as graphs run them. Eager steps
+        are as large as they are, and have these sizes for their warm-up alone.
+        """
+        codec = codec_buckets(capacity)
+        return cls(frame_buckets(capacity) if padded else codec, codec, token_buckets(budget))
 
     @property
     def largest(self) -> Buckets:

@@ -28,7 +28,7 @@ from ttsbench.models.qwen3_tts.packed import Attend, PackedTalker
 
 
 class StepProgram:
-    """One set of slots. `max_rows` bounds N, `max_frames` bounds R."""
+    """One set of slots. `max_rows` bounds N, `max_frames` R, and `max_spoken` the R of the codec."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class StepProgram:
         state: SlotState,
         max_rows: int,
         max_frames: int,
+        max_spoken: int,
     ) -> None:
         device, books, hop = packed.device, packed.num_codebooks, codec.decoder.hop
         self.packed = packed
@@ -46,11 +47,11 @@ class StepProgram:
         self.control = control
         self.frame = FrameStep(packed, state, cache, max_frames)
         self.hidden = torch.zeros((max_rows, packed.talker.config.hidden_size), device=device, dtype=packed.dtype)
-        self.codec_input = torch.zeros((max_frames, books + 2), dtype=torch.int64, device=device)
-        self.packed_output = torch.zeros((max_frames, hop + books + 1), device=device)
+        self.codec_input = torch.zeros((max_spoken, books + 2), dtype=torch.int64, device=device)
+        self.packed_output = torch.zeros((max_spoken, hop + books + 1), device=device)
         """Of each row of `codec_input`: see `pack_frame`."""
         self._codec = codec
-        self._frame_codec = None if device.type == "cpu" else FrameCodec(codec, max_frames)
+        self._frame_codec = None if device.type == "cpu" else FrameCodec(codec, max_spoken)
 
     def talker(self, rows: int, plan: StepPlan | None, query_len: int) -> Normed:
         """Hidden states of the first `rows` packed rows. A CPU needs the `plan` that they came from."""
@@ -79,7 +80,7 @@ class StepProgram:
             known = codes.clamp(max=self.packed.codebook_size - 1)
             pcm = self._codec.step(known[:, None], slots).float()
         else:
-            pcm = self._frame_codec(codes, slots)
+            pcm = self._frame_codec(codes, slots).float()
         pack_frame(pcm, report, self.packed_output[:frames])
 
     def _attend(self, rows: int, plan: StepPlan | None, query_len: int) -> Attend:

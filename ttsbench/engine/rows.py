@@ -79,5 +79,8 @@ class RowWriter:
 
     def _put(self, name: str, values: list[int] | list[bool] | np.ndarray, rows: int, padding: int | bool) -> None:
         array = self.host[name]
+        assert len(values) <= rows <= len(array), (
+            f"{name}: {len(values)} values and {rows} rows for {len(array)} places"
+        )
         array[: len(values)] = values
         array[len(values) : rows] = padding

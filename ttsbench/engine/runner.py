@@ -104,17 +104,19 @@ class Runner:
         self.device = packed.device
         self.options = options
         self.on_gpu = self.device.type == "cuda"
-        self.buckets = Buckets.of(options.max_num_seqs, options.max_rows)
+        self.buckets = Buckets.of(options.max_num_seqs, options.max_rows, padded=options.graphs)
         slots = options.max_num_seqs + 1
         per_slot = -(-options.max_model_len // options.block_size)
-        self.max_frames = self.buckets.frames[-1] if options.graphs else options.max_num_seqs
+        self.max_frames = self.buckets.frames[-1]
         self.max_rows = max(options.max_rows, self.max_frames)
         layout = {**slot_layout(slots, per_slot), **rows_layout(self.max_rows, self.max_frames)}
         self.control = Control(layout, self.device, ring=MAX_IN_FLIGHT + 1)
         self.cache = PagedCache(config.talker, options.num_blocks, options.block_size, self.device, packed.dtype)
         self.control.host["tables"][-1] = self.cache.scratch_block
         self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
-        self.program = StepProgram(packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames)
+        self.program = StepProgram(
+            packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames, self.buckets.codec[-1]
+        )
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,

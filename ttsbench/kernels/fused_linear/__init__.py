@@ -7,7 +7,7 @@ from torch import Tensor
 from ttsbench.kernels.fused_linear import reference
 from ttsbench.kernels.fused_linear.normed import Normed
 
-__all__ = ["Normed", "gated_linear", "is_fused", "linear", "residual_linear"]
+__all__ = ["FEW", "TILE", "Normed", "gated_linear", "is_fused", "linear", "residual_linear"]
 
 MOST_ROWS, MOST_WIDE_ROWS = 256, 128
 """Above, a product is bound by the matrix units, which the library's keep busier. A decode step has at most 128 rows,
