@@ -110,7 +110,9 @@ def test_capacity_one_and_a_full_largest_bucket_say_the_same(slots: int) -> None
 
 
 def test_batch_invariant_is_byte_equal() -> None:
-    """One slot or four, this order or another. Red if rows share a step, or if a bucket's size reaches a sum."""
+    """One slot or four, this order or another. Red if a bucket's size reaches a sum: try `planned` as the rows that
+    there are.
+    """
     first = speak(on_gpu(max_num_seqs=1, batch_invariant=True, max_num_batched_tokens=64), SAMPLED)
     other = speak(on_gpu(max_num_seqs=4, batch_invariant=True, max_num_batched_tokens=96), SAMPLED[::-1])
     for name, one in first.items():

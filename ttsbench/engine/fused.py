@@ -53,7 +53,9 @@ class FusedOptions:
     first_frame_at_once: bool = False
     """Emit the first frame by itself, whatever `chunk_frames` says."""
     batch_invariant: bool = False
-    """Run every sequence alone, so that nothing it computes depends on its neighbours."""
+    """Nothing that a sequence computes depends on its neighbours: a GPU cuts every sum the same way for any number of
+    rows, a CPU, whose libraries choose by themselves, runs every sequence alone.
+    """
     enforce_eager: bool = False
     """On a GPU: launch every kernel from Python instead of replaying captured graphs."""
     gpu_memory_utilization: float = 0.9
@@ -84,11 +86,12 @@ class FusedEngine:
         self.sample_rate_hz = sample_rate_hz
         self.codebook_size = decoder.config.codebook_size
         self.runner = _runner(config, talker, decoder, options)
+        self._alone = options.batch_invariant and not self.runner.on_gpu
         self.scheduler = Scheduler(
             SlotPool(options.max_num_seqs),
             BlockPool(self.runner.options.num_blocks, options.block_size),
             options.max_num_batched_tokens,
-            INVARIANT_PREFILL_TILE if options.batch_invariant else 1,
+            INVARIANT_PREFILL_TILE if self._alone else 1,
         )
         behind = options.steps_behind if options.steps_behind is not None else int(self.runner.on_gpu)
         if not 0 <= behind < MAX_IN_FLIGHT:
@@ -185,12 +188,12 @@ class FusedEngine:
             self._commit(flight.plan, output)
 
     def _schedule(self) -> list[StepPlan]:
-        """Admit what fits, then plan; at `batch_invariant` one plan per sequence and prefill tile."""
+        """Admit what fits, then plan; at `batch_invariant` on a CPU one plan per sequence and prefill tile."""
         while (sequence := self.scheduler.candidate()) is not None:
             if not self._admit(sequence):
                 break
         plan = self.scheduler.plan()
-        if not self.options.batch_invariant:
+        if not self._alone:
             return [plan] if plan.decode or plan.prefill else []
         alone = [StepPlan((s,), ()) for s in plan.decode]
         return alone + [StepPlan((), (tile,)) for chunk in plan.prefill for tile in chunk.tiles(INVARIANT_PREFILL_TILE)]
@@ -328,6 +331,7 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
         block_size=options.block_size,
         num_blocks=wanted,
         graphs=packed.device.type == "cuda" and not options.enforce_eager,
+        batch_invariant=options.batch_invariant,
     )
     if packed.device.type == "cuda":
         least = per_slot if options.num_kv_blocks is None else wanted

@@ -10,8 +10,8 @@ both streams pass on to each other exists at least that often.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.engine.slot_state import SlotState, slot_layout
 from ttsbench.kernels.compilations import compilations
+from ttsbench.kernels.invariant import batch_invariant
 from ttsbench.kernels.next_input import ENDED, LAST, SOUND
 from ttsbench.kernels.pack_frame import FINITE_PCM
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
@@ -90,6 +91,8 @@ class RunnerOptions:
     num_blocks: int
     graphs: bool
     """Capture steps in CUDA graphs; nothing on a CPU."""
+    batch_invariant: bool = False
+    """On a GPU: no row's result depends on how many rows a step has. A CPU gets steps of one sequence instead."""
 
 
 class Runner:
@@ -143,7 +146,12 @@ class Runner:
 
     def context(self) -> AbstractContextManager[object]:
         """Work for this runner, prompts included, is queued inside: it then stands in line with the steps."""
-        return torch.cuda.stream(self.main) if self.on_gpu else nullcontext()
+        return self._on(self.main) if self.on_gpu else nullcontext()
+
+    @contextmanager
+    def _on(self, stream: torch.cuda.Stream) -> Iterator[None]:
+        with torch.cuda.stream(stream), batch_invariant() if self.options.batch_invariant else nullcontext():
+            yield
 
     @torch.inference_mode()
     def warm_up(self, buckets: Buckets) -> None:
@@ -166,11 +174,11 @@ class Runner:
     def _ready(self, part: str, size: int) -> None:
         graphs = self.codec_graphs if part == "codec" else self.graphs
         work = partial(self.parts[part], size)
-        if self.options.graphs:
-            graphs.capture((part, size), work)
-            return
-        with torch.cuda.stream(graphs.stream):
-            work()
+        with self._on(graphs.stream):
+            if self.options.graphs:
+                graphs.capture((part, size), work)
+            else:
+                work()
         graphs.stream.synchronize()
 
     @torch.inference_mode()
@@ -283,4 +291,4 @@ class Runner:
         if not self.on_gpu:
             return nullcontext()
         self.side.wait_stream(self.main)
-        return torch.cuda.stream(self.side)
+        return self._on(self.side)

@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ttsbench.kernels.attention.reference import Heads, KVRows
+from ttsbench.kernels.invariant import is_fixed, planned
 from ttsbench.kernels.overlap import fetch_lines, let_next_start, overlap, wait_for_previous
 
 FUSED, STORE, ATTEND = 0, 1, 2
@@ -164,10 +165,11 @@ def paged_attention(qkv: Tensor, heads: Heads, rows: KVRows, keys: Tensor, value
     assert rows.tables.stride(1) == 1
     out = torch.empty(count, heads.num_heads * width, device=qkv.device, dtype=qkv.dtype)
     longest = rows.tables.shape[1] * rows.block_size
-    block, warps = choose(count, longest)
+    block, warps = choose(planned(count), longest)
     launch = overlap(qkv)
     group, half = heads.num_heads // heads.num_kv_heads, width // 2
-    for mode in (FUSED,) if query_len == 1 else (STORE, ATTEND):
+    # Fused, a row's own key comes first; a row of a step that has prompts too would find it last.
+    for mode in (FUSED,) if query_len == 1 and not is_fixed() else (STORE, ATTEND):
         paged_attention_kernel[(count, heads.num_kv_heads)](
             qkv, heads.norm, heads.cos, heads.sin, rows.slots, rows.positions, rows.kv_slots,
             rows.tables, keys, values, out, heads.num_heads, heads.num_kv_heads, rows.tables.stride(0),

@@ -27,6 +27,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbench.kernels.causal_conv.packed import Activation, ConvWeights, SnakeWeights
 from ttsbench.kernels.causal_conv.tiles import Tile, choose
+from ttsbench.kernels.invariant import planned
 from ttsbench.kernels.overlap import fetch_lines, let_next_start, overlap, wait_for_previous
 from ttsbench.kernels.sine import approximates, sine
 
@@ -234,7 +235,8 @@ def causal_conv(
             assert output.is_contiguous() and output.dtype == x.dtype
     assert (active is None) == (activation is None) and not (active is None and plain is None)
     float32 = x.dtype == torch.float32
-    tile = tile or choose(rows, conv.taps, channels, width, float32=float32, blocks=movable(x, conv))
+    chosen_for = length * planned(streams)
+    tile = tile or choose(chosen_for, conv.taps, channels, width, float32=float32, blocks=movable(x, conv))
     tiles = tile.count(rows, width)
     assert tile.split == 1 or tiles <= conv.tickets.numel()
     parts = x.new_empty(tile.split * rows * width if tile.split > 1 else 0, dtype=torch.float32)

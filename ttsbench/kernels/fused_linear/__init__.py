@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ttsbench.kernels.fused_linear import reference
 from ttsbench.kernels.fused_linear.normed import Normed
+from ttsbench.kernels.invariant import is_fixed
 
 __all__ = ["FEW", "TILE", "Normed", "gated_linear", "is_fused", "linear", "residual_linear"]
 
@@ -55,6 +56,8 @@ def residual_linear(x: Tensor, weight: Tensor, residual: Tensor, norm: Tensor, e
 
 def is_fused(rows: int, weight: Tensor) -> bool:
     """Whether a product of so many rows finishes their norm by itself (`Normed.squares`)."""
+    if is_fixed():
+        return weight.is_cuda
     if not weight.is_cuda or rows > MOST_ROWS:
         return False
     return min(weight.shape) < WIDE or rows <= FEW or (rows <= MOST_WIDE_ROWS and rows % TILE == 0)

@@ -25,6 +25,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbench.kernels.fused_linear.normed import Normed
 from ttsbench.kernels.fused_linear.tiles import SMALL_WEIGHT, EarlyTile, Share, Tile, choose
+from ttsbench.kernels.invariant import is_fixed, planned
 from ttsbench.kernels.overlap import fetch_spans, let_next_start, overlap, wait_for_previous
 
 MOST_TILES = 4096
@@ -350,7 +351,7 @@ def residual_linear(
     rows, outputs = len(x), len(weight)
     assert residual.shape == (rows, outputs) and residual.is_contiguous() and residual.dtype == weight.dtype
     assert norm.shape == (outputs,) and norm.is_contiguous() and norm.dtype == weight.dtype
-    columns = MATVEC_OUTPUTS if rows == 1 and tile is None else (tile or _chosen(rows, weight, gated=False)).columns
+    columns = MATVEC_OUTPUTS if _one_row(rows, tile) else (tile or _chosen(rows, weight, gated=False)).columns
     out, total = torch.empty_like(residual), torch.empty_like(residual)
     squares = torch.empty(-(-outputs // columns), rows, device=x.device, dtype=torch.float32)
     _launch(
@@ -364,7 +365,7 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Share | 
     rows, width = x.rows.shape
     gated = epilogue.get("GATED", False)
     _check(x, weight, out, outputs, gated)
-    if rows == 1 and tile is None:
+    if _one_row(rows, tile):
         return matvec(x, weight, outputs, out, **epilogue)
     tile = tile or _chosen(rows, weight, gated)
     if isinstance(tile, EarlyTile):
@@ -452,9 +453,13 @@ def _chunks(tile: Tile) -> int:
     return max(1, min(32 * tile.warps // tile.columns, tile.terms // 8))
 
 
+def _one_row(rows: int, tile: Share | None) -> bool:
+    return rows == 1 and tile is None and not is_fixed()
+
+
 def _chosen(rows: int, weight: Tensor, gated: bool) -> Share:
     outputs, width = weight.shape
-    return choose(rows, outputs, width, gated, float32=weight.dtype == torch.float32)
+    return choose(planned(rows), outputs, width, gated, float32=weight.dtype == torch.float32)
 
 
 def _check(x: Normed, weight: Tensor, out: Tensor, outputs: int, gated: bool) -> None:
