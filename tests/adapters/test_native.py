@@ -69,51 +69,6 @@ def clip(name: str) -> bytes:
     return (CLIPS / f"{name}.wav").read_bytes()
 
 
-def test_a_changed_clip_under_an_old_name_is_a_new_voice(base: NativeEngine, tmp_path: Path) -> None:
-    """Goes red when references are cached by path: the second request would speak with the first clip's voice."""
-    path = tmp_path / "x.wav"
-    path.write_bytes(clip("af_bella"))
-    first = pcm(base, ReferenceVoice(path, WORDS))
-    path.write_bytes(clip("bm_george"))
-    second = pcm(base, ReferenceVoice(path, WORDS))
-    assert first != second
-    assert second == pcm(NativeEngine(str(BASE), profile()), ReferenceVoice(path, WORDS))
-
-
-def test_a_clip_is_encoded_once_whatever_it_is_called(
-    base: NativeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Goes red when every request encodes its clip again, or the cache grows without bound."""
-    monkeypatch.setattr("ttsbench.adapters.native.REFERENCE_CACHE", 2)
-    encoded: list[int] = []
-    encoder = base.checkpoint.codec.encoder
-    encode = encoder.encode
-
-    def counted(wav: torch.Tensor) -> torch.Tensor:
-        encoded.append(len(wav))
-        return encode(wav)
-
-    monkeypatch.setattr(encoder, "encode", counted)
-    names = ["af_bella", "bm_george", "am_fenrir"]
-    for name in names:
-        (tmp_path / f"{name}.wav").write_bytes(clip(name))
-    (tmp_path / "copy.wav").write_bytes(clip("af_bella"))
-
-    def speak(name: str) -> bytes:
-        return pcm(base, ReferenceVoice(tmp_path / f"{name}.wav"), max_frames=1)
-
-    assert speak("af_bella") == speak("copy")
-    assert len(encoded) == 1
-    speak("bm_george")
-    speak("af_bella")
-    speak("am_fenrir")
-    assert len(encoded) == 3
-    speak("af_bella")
-    assert len(encoded) == 3, "the clip that was used last but one was to be kept"
-    speak("bm_george")
-    assert len(encoded) == 4, "the least recently used clip was to be forgotten"
-
-
 def test_zero_reference_frames_mean_none() -> None:
     """Goes red when 0 keeps all (as a slice from -0 does), null keeps none, or the first frames are kept."""
     codes = torch.arange(10).reshape(5, 2)

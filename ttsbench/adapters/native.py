@@ -6,14 +6,14 @@ picking device and dtype from a profile.
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from ttsbench.adapters.references import References
 from ttsbench.core import (
     AudioChunk,
     DrawParams,
@@ -28,9 +28,8 @@ from ttsbench.core import (
     Voice,
     VoiceDescription,
 )
-from ttsbench.corpus import load_reference_24k, text_problem
+from ttsbench.corpus import text_problem
 from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
-from ttsbench.models.device import on_device
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
@@ -38,8 +37,7 @@ from ttsbench.models.qwen3_tts.voices import effective_language, language_proble
 from ttsbench.models.source import resolve_checkpoint
 from ttsbench.profile import Profile
 
-REFERENCE_CACHE = 64
-"""Encoded reference clips kept, by content: a changed file under an old name is a new voice."""
+log = logging.getLogger(__name__)
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -58,7 +56,7 @@ class NativeEngine:
         self.checkpoint = _load(model, profile, self.device)
         self.sampling = _sampling(profile, self.checkpoint.defaults.sampling)
         self.prompts = self.checkpoint.prompts
-        self._references: OrderedDict[str, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+        self.references = References(self.checkpoint, self.device, profile.ref_audio_artifact_cache_max_entries)
         self._model = model
         decoder = self.checkpoint.codec.decoder
         self._engine = FusedEngine(
@@ -109,11 +107,15 @@ class NativeEngine:
         return self._engine.cancel(request_id)
 
     def stats(self) -> dict[str, Any]:
-        """How the engine's steps were run so far."""
-        return self._engine.stats()
+        """How the engine's steps were run so far; reference clips found in the cache, encoded, and forgotten."""
+        return {**self._engine.stats(), "references": self.references.cache.counts()}
 
     def close(self) -> None:
-        """Nothing outlives the object."""
+        """Nothing outlives the object. What the reference cache was worth is logged, where there were clips."""
+        counts, (entries, size) = self.references.cache.counts(), self.references.cache.held
+        if counts["hits"] or counts["misses"]:
+            told = f"{counts['hits']} hits, {counts['misses']} misses, {counts['evictions']} evictions"
+            log.info("reference clips: %s; %d held (%.1f MB)", told, entries, size / 1e6)
 
     @torch.inference_mode()
     def _prompt(self, request: SpeechRequest) -> Prompt:
@@ -137,27 +139,11 @@ class NativeEngine:
                 return Conditioning(speaker=self.prompts.named_speaker(speaker_key(speaker)), instruct=instruct)
             case VoiceDescription(instruct):
                 return Conditioning(instruct=instruct)
-            case ReferenceVoice(_, None):
-                return Conditioning(speaker=self._encode_reference(voice)[0])
             case ReferenceVoice(_, transcript):
-                if problem := text_problem(transcript or ""):
+                problem = None if transcript is None else text_problem(transcript)
+                if problem:
                     raise RowError("reference_text_missing", f"in-context cloning needs what the clip says: {problem}")
-                x_vector, codes = self._encode_reference(voice)
-                return Conditioning(speaker=x_vector, reference_codes=codes, reference_text=transcript)
-
-    def _encode_reference(self, voice: ReferenceVoice) -> tuple[torch.Tensor, torch.Tensor]:
-        """x-vector [D] and codes [R, Q] of a clip, cached by its samples."""
-        samples = load_reference_24k(voice.audio)
-        key = hashlib.sha256(samples.tobytes()).hexdigest()
-        if key not in self._references:
-            wav = on_device(torch.from_numpy(samples), self.device)
-            encoder, weight = self.checkpoint.model.speaker_encoder, self.checkpoint.model.talker.codec_head.weight
-            assert encoder is not None, "a Base checkpoint has a speaker encoder"
-            self._references[key] = (encoder.embed(wav).to(weight.dtype), self.checkpoint.codec.encoder.encode(wav))
-            if len(self._references) > REFERENCE_CACHE:
-                self._references.popitem(last=False)
-        self._references.move_to_end(key)
-        return self._references[key]
+                return self.references.conditioning(voice)
 
 
 def last_frames(codes: torch.Tensor | None, count: int | None) -> torch.Tensor | None:
