@@ -24,6 +24,7 @@ from ttsbench.core import (
     TextLayout,
     Voice,
 )
+from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.profile import Profile, load_profile
 
 REQUEST = SpeechRequest("r", "u", "Hello there.", NamedVoice("serena"), seed=3, max_frames=4, language="english")
@@ -205,12 +206,18 @@ def test_what_the_engine_says_about_itself(custom_voice: NativeEngine) -> None:
 
 
 def test_settings_of_a_gpu_reach_the_engine() -> None:
-    """Red when a profile's key is read by nobody: the default would hold."""
-    profile = load_profile(
-        "qwen3_tts_fused_single_gpu", {"enforce_eager": "true", "gpu_memory_utilization": "0.5", "max_num_seqs": "3"}
-    )
-    options = native._options(profile, stream=True, max_positions=4096)
+    """Red when a profile's key is read by nobody: the default would hold. Only Base checkpoints have what to prime."""
+    changes = {"enforce_eager": "true", "gpu_memory_utilization": "0.5", "max_num_seqs": "3"}
+    named, base = (Qwen3TTSConfig.from_folder(folder) for folder in (CUSTOM_VOICE, BASE))
+    options = native._options(load_profile("qwen3_tts_fused_single_gpu", changes), True, named)
     assert (options.enforce_eager, options.gpu_memory_utilization, options.max_num_seqs) == (True, 0.5, 3)
     late, early = (load_profile(f"qwen3_tts_fused_single_gpu{name}") for name in ("", "_low_latency"))
-    assert not native._options(late, stream=True, max_positions=4096).first_frame_at_once
-    assert native._options(early, stream=True, max_positions=4096).first_frame_at_once
+    assert not native._options(late, True, named).first_frame_at_once
+    assert native._options(early, True, named).first_frame_at_once
+    assert (native._options(late, True, named).context_frames, native._options(late, True, base).context_frames) == (
+        None,
+        72,
+    )
+    for other in ("0", "null"):
+        none = load_profile("qwen3_tts_fused_single_gpu", {"ref_code_context_frames": other})
+        assert native._options(none, True, base).context_frames is None

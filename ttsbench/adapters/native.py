@@ -31,7 +31,7 @@ from ttsbench.core import (
 from ttsbench.corpus import text_problem
 from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
-from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.models.qwen3_tts.config import ModelType, Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
 from ttsbench.models.source import resolve_checkpoint
@@ -65,7 +65,7 @@ class NativeEngine:
             decoder,
             self.checkpoint.codec.config.sample_rate_hz,
             self._prompt,
-            _options(profile, stream, self.checkpoint.config.talker.max_positions),
+            _options(profile, stream, self.checkpoint.config),
         )
 
     def info(self) -> EngineInfo:
@@ -194,17 +194,19 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[("float32" if device.type == "cpu" else "bfloat16") if name == "auto" else name]
 
 
-def _options(profile: Profile, stream: bool, max_positions: int) -> FusedOptions:
+def _options(profile: Profile, stream: bool, config: Qwen3TTSConfig) -> FusedOptions:
+    clones = config.model_type is ModelType.BASE
     return FusedOptions(
         max_num_seqs=profile.max_num_seqs,
         max_num_batched_tokens=profile.max_num_batched_tokens,
-        max_model_len=min(profile.max_model_len, max_positions),
+        max_model_len=min(profile.max_model_len, config.talker.max_positions),
         block_size=profile.block_size,
         num_kv_blocks=profile.num_kv_blocks,
         chunk_frames=profile.codec_chunk_frames if stream else None,
         first_frame_at_once=stream and profile.talker_stream_first_audio,
         batch_invariant=profile.determinism == "batch_invariant",
         enforce_eager=profile.enforce_eager,
+        context_frames=profile.ref_code_context_frames or None if clones else None,
         gpu_memory_utilization=profile.gpu_memory_utilization,
     )
 

@@ -58,6 +58,8 @@ class FusedOptions:
     """On a GPU: launch every kernel from Python instead of replaying captured graphs."""
     gpu_memory_utilization: float = 0.9
     """Share of the device's memory that the engine may take, weights included."""
+    context_frames: int | None = None
+    """Reference frames that most cloned voices bring: on a GPU priming with so many is captured, others run eagerly."""
     steps_behind: int | None = None
     """Steps launched before the results of the one before are seen: 0 or 1. None: 1 on a GPU, 0 on a CPU."""
 
@@ -143,7 +145,7 @@ class FusedEngine:
         self._collect()
 
     def stats(self) -> dict[str, Any]:
-        """Steps so far by kind; on a GPU also replays by graph, and kernels compiled after the warm-up."""
+        """Steps so far by kind, codecs primed; on a GPU replays by graph and kernels compiled after the warm-up."""
         return {"steps": dict(self._counts), **self.runner.stats()}
 
     def _launch(self) -> None:
@@ -189,6 +191,7 @@ class FusedEngine:
         while (sequence := self.scheduler.candidate()) is not None:
             if not self._admit(sequence):
                 break
+        self.runner.prime()
         plan = self.scheduler.plan()
         if not self.options.batch_invariant:
             return [plan] if plan.decode or plan.prefill else []
@@ -328,6 +331,8 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
         block_size=options.block_size,
         num_blocks=wanted,
         graphs=packed.device.type == "cuda" and not options.enforce_eager,
+        context_frames=options.context_frames,
+        alone=options.batch_invariant,
     )
     if packed.device.type == "cuda":
         least = per_slot if options.num_kv_blocks is None else wanted

@@ -24,6 +24,7 @@ from ttsbench.engine.buckets import Buckets, bucket
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.priming import PART, Primer
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
@@ -90,6 +91,10 @@ class RunnerOptions:
     num_blocks: int
     graphs: bool
     """Capture steps in CUDA graphs; nothing on a CPU."""
+    context_frames: int | None = None
+    """Length of reference context for which priming is captured too."""
+    alone: bool = False
+    """Nothing of one sequence may depend on another: its codec is primed by itself, exactly."""
 
 
 class Runner:
@@ -115,11 +120,13 @@ class Runner:
         self.control.host["tables"][-1] = self.cache.scratch_block
         self.state = SlotState(config, slots, self.control, self.device, packed.dtype)
         self.program = StepProgram(packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames)
+        self.primer = Primer(codec, options.alone, options.context_frames if options.graphs else None)
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,
             "frame": self.program.frame_of_mixed,
             "codec": self.program.codec,
+            PART: self.primer.part,
         }
         scratch = Scratch(slots - 1, self.cache.scratch_block * options.block_size)
         self.rows = RowWriter(self.control, self.control.host["tables"], options.block_size, scratch)
@@ -159,10 +166,12 @@ class Runner:
             self._ready("decode", rows)
         for rows in reversed(buckets.codec):
             self._ready("codec", rows)
+        for rows in reversed(self.primer.buckets):
+            self._ready(PART, rows)
         self.warm_at = compilations()
 
     def _ready(self, part: str, size: int) -> None:
-        graphs = self.codec_graphs if part == "codec" else self.graphs
+        graphs = self.codec_graphs if part in ("codec", PART) else self.graphs
         work = partial(self.parts[part], size)
         if self.options.graphs:
             graphs.capture((part, size), work)
@@ -173,7 +182,7 @@ class Runner:
 
     @torch.inference_mode()
     def start(self, slot: int, blocks: list[int], request: SpeechRequest, prompt: Prompt, frame_limit: int) -> None:
-        """Make a slot ready for a request, its codec primed with the reference frames of its context."""
+        """Make a slot ready for a request. Its codec hears the reference frames of its context at the next `prime`."""
         with self.context():
             self.state.start(slot, blocks, request, frame_limit, prompt.pad)
             self.cache.write_inputs(blocks, prompt.rows, 0)
@@ -181,19 +190,24 @@ class Runner:
         with self._side_of_main():
             self.codec.reset([slot])
             self.codec.position[-1].zero_()  # padding rows move the scratch slot on, and nobody else sets it back
-            if prompt.context_codes is not None and len(prompt.context_codes):
-                if self.on_gpu:
-                    prompt.context_codes.record_stream(self.side)  # it may be dropped before it has been read
-                where = torch.full((1,), slot, device=self.device)
-                self.codec.step(prompt.context_codes[None], where)
+        if prompt.context_codes is not None:
+            self.primer.add(slot, prompt.context_codes)
+
+    @torch.inference_mode()
+    def prime(self) -> None:
+        """Queue the reference frames of all that started since the last call; before their first step."""
+        if self.primer.waiting:
+            with self._side_of_main():
+                self.primer.run(self.codec_graphs if self.options.graphs else None)
 
     def stats(self) -> dict[str, Any]:
-        """On a GPU: kernels compiled after the warm-up, and replays by graph, `part:bucket` (eager: none)."""
+        """Codecs primed. On a GPU kernels compiled after the warm-up, replays by graph `part:bucket` (eager: none)."""
+        primed = {"priming": dict(self.primer.counts)}
         if not self.on_gpu:
-            return {}
+            return primed
         replays = {**self.graphs.replays, **self.codec_graphs.replays}
         graphs = {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}
-        return {"compilations": compilations() - self.warm_at, "graphs": graphs}
+        return {**primed, "compilations": compilations() - self.warm_at, "graphs": graphs}
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Flight:
