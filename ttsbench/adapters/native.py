@@ -66,6 +66,7 @@ class NativeEngine:
             self.checkpoint.codec.config.sample_rate_hz,
             self._prompt,
             _options(profile, stream, self.checkpoint.config),
+            None if profile.determinism == "batch_invariant" else self._look_ahead,
         )
 
     def info(self) -> EngineInfo:
@@ -108,13 +109,13 @@ class NativeEngine:
 
     def stats(self) -> dict[str, Any]:
         """How the engine's steps were run so far; reference clips found in the cache, encoded, and forgotten."""
-        return {**self._engine.stats(), "references": self.references.cache.counts()}
+        return {**self._engine.stats(), "references": self.references.counts()}
 
     def close(self) -> None:
         """Nothing outlives the object. What the reference cache was worth is logged, where there were clips."""
-        counts, (entries, size) = self.references.cache.counts(), self.references.cache.held
+        counts, (entries, size) = self.references.counts(), self.references.cache.held
         if counts["hits"] or counts["misses"]:
-            told = f"{counts['hits']} hits, {counts['misses']} misses, {counts['evictions']} evictions"
+            told = ", ".join(f"{count} {name}" for name, count in counts.items())
             log.info("reference clips: %s; %d held (%.1f MB)", told, entries, size / 1e6)
 
     @torch.inference_mode()
@@ -132,6 +133,11 @@ class NativeEngine:
         layout = request.text_layout or self.profile.text_layout or self.checkpoint.defaults.text_layout
         prompt = self.prompts.build(request.text, language, layout, self._conditioning(request.voice))
         return replace(prompt, context_codes=last_frames(prompt.context_codes, self.profile.ref_code_context_frames))
+
+    @torch.inference_mode()
+    def _look_ahead(self, requests: list[SpeechRequest]) -> None:
+        """Encode what several prompts will need at once. Not at `batch_invariant`: sums of a pass follow its size."""
+        self.references.prepare([one.voice for one in requests if isinstance(one.voice, ReferenceVoice)])
 
     def _conditioning(self, voice: Voice) -> Conditioning:
         match voice:

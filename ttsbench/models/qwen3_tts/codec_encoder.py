@@ -206,7 +206,7 @@ class CodecEncoder(nn.Module):
         return self.encode_all([wav])[0]
 
     def encode_all(self, wavs: Sequence[Tensor]) -> list[Tensor]:
-        """As `encode`, of several clips in one pass that is as long for all as for the longest. It may round otherwise."""
+        """As `encode`, of several clips in one pass, all as long as the longest. It may round otherwise."""
         for wav in wavs:
             if wav.dim() != 1:
                 raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")

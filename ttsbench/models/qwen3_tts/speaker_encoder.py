@@ -3,9 +3,11 @@
     log mel -> conv k5 -> 3 SE-Res2Net blocks (dilation 2, 3, 4) -> their outputs -> attentive mean and std -> vector
 
 Clips of several lengths share a pass, each as if it were alone: edges are reflected at its own end, means and attention
-leave out what lies beyond (`Ends`). The vector is used as it is, without normalisation. Names are those under `speaker_encoder.` in the published file. A
-published config stores `enc_dim` and `sample_rate` alone; the other sizes are the architecture's. The published class
-takes them as optional fields, which is how a small test model says its own.
+leave out what lies beyond (`Ends`). The vector is used as it is, without normalisation.
+
+Names are those under `speaker_encoder.` in the published file. A published config stores `enc_dim` and `sample_rate`
+alone; the other sizes are the architecture's. The published class takes them as optional fields, which is how a small
+test model says its own.
 
 Shapes: B rows, T mel frames, M mel bins, C channels.
 """
@@ -238,14 +240,16 @@ class SpeakerEncoder(nn.Module):
         """As `embed`, vectors [B, enc_dim] of several clips in one pass. It may round otherwise."""
         config, weight = self.config, self.fc.weight
         for wav in wavs:
-            if wav.dim() != 1:
-                raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")
-            if wav.shape[0] < config.min_samples:
-                got, need = wav.shape[0], config.min_samples
-                raise RowError(
-                    "short_reference", f"the reference audio has {got} samples, a speaker vector needs {need}"
-                )
+            self.check(wav)
         mels = [log_mel(wav.to(weight.device), config.mel_dim, config.sample_rate_hz).to(weight.dtype) for wav in wavs]
         lengths = [len(mel) for mel in mels]
         ends = None if len(set(lengths)) == 1 else Ends(ids_on(weight.device, lengths), max(lengths))
         return self(pad_sequence(mels, batch_first=True), ends)
+
+    def check(self, wav: Tensor) -> None:
+        """Raise what `embed` would."""
+        if wav.dim() != 1:
+            raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")
+        got, need = wav.shape[0], self.config.min_samples
+        if got < need:
+            raise RowError("short_reference", f"the reference audio has {got} samples, a speaker vector needs {need}")
