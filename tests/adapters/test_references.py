@@ -15,6 +15,7 @@ import torch
 from tests.adapters.test_native import REQUEST, WORDS, clip, pcm, profile
 from tests.cli.harness import BASE
 from tests.engine.test_fused_gpu import no_waiting
+from ttsbench.adapters import references
 from ttsbench.adapters.native import NativeEngine
 from ttsbench.adapters.references import Clip, ReferenceCache, ReferenceKey, References, passes
 from ttsbench.core import AudioChunk, ReferenceVoice, RowError
@@ -189,6 +190,12 @@ def test_a_clip_that_cannot_be_used_is_not_kept(tmp_path: Path) -> None:
 # Together.
 
 
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a CPU encode as a GPU does."""
+    monkeypatch.setitem(references.TOGETHER_SAMPLES, "cpu", references.TOGETHER_SAMPLES["cuda"])
+
+
 NAMES = ("af_bella", "bm_george", "am_fenrir", "bf_emma")
 """Clips of four lengths, 4.3 to 4.6 s."""
 
@@ -210,6 +217,7 @@ def speak(engine: NativeEngine, voices: list[ReferenceVoice]) -> dict[str, list[
     return heard
 
 
+@pytest.mark.usefixtures("together")
 @torch.inference_mode()
 def test_clips_encoded_together_are_as_if_alone(tmp_path: Path) -> None:
     """Codes equal, vectors to 1e-5 of their largest element: float32 sums of other sizes. Goes red when padding reaches
@@ -232,6 +240,7 @@ def test_clips_encoded_together_are_as_if_alone(tmp_path: Path) -> None:
     assert not together._ahead
 
 
+@pytest.mark.usefixtures("together")
 def test_new_clips_of_requests_that_wait_together_take_one_pass(tmp_path: Path, encoded: Counter[str]) -> None:
     """Known ones and second requests for a new one take none. Goes red when nobody looks ahead, when a clip is encoded
     twice in a pass, or when a request counts as a hit because its clip was encoded a moment before.
@@ -243,6 +252,7 @@ def test_new_clips_of_requests_that_wait_together_take_one_pass(tmp_path: Path, 
     assert one.stats()["references"] == {"hits": 2, "misses": 4, "evictions": 0, "encoded": 4, "passes": 2}
 
 
+@pytest.mark.usefixtures("together")
 def test_batch_invariant_encodes_alone(tmp_path: Path) -> None:
     """Byte for byte what each clip gives by itself, which rounding in a shared pass would not. Goes red when that level
     looks ahead.
@@ -258,6 +268,7 @@ def test_batch_invariant_encodes_alone(tmp_path: Path) -> None:
             assert got.pcm.tobytes() == want.pcm.tobytes()
 
 
+@pytest.mark.usefixtures("together")
 def test_a_bad_clip_among_good_ones_fails_its_request_alone(tmp_path: Path) -> None:
     """Goes red when one unreadable clip breaks the pass of the others, or is encoded as silence."""
     one, voices = engine(), clips(tmp_path)
@@ -283,6 +294,7 @@ def test_a_pass_that_breaks_costs_time_and_nothing_else(
     assert "4 requests could not be made ready together" in caplog.text
 
 
+@pytest.mark.usefixtures("together")
 def test_each_request_is_announced_once_and_only_with_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two slots for five requests of which two end in the same step: two, two, and one that is alone. Then four slots
     and memory for one request: all four are looked at while three still wait. Goes red when those are looked at again
@@ -318,8 +330,9 @@ def test_each_request_is_announced_once_and_only_with_others(tmp_path: Path, mon
 def test_passes_are_bounded_with_their_padding(seconds: tuple[int, ...], expected: list[int]) -> None:
     """Goes red when padding does not count, or a clip that fills a pass alone is left out."""
     made = [Clip(ReferenceKey(str(number), None), torch.zeros(24_000 * s)) for number, s in enumerate(seconds)]
-    groups = list(passes(made))
+    groups = list(passes(made, references.TOGETHER_SAMPLES["cuda"]))
     assert [len(group) for group in groups] == expected
+    assert all(len(group) == 1 for group in passes(made, references.TOGETHER_SAMPLES["cpu"]))
     assert sorted(clip.key.audio_sha256 for group in groups for clip in group) == [str(n) for n in range(len(seconds))]
 
 
@@ -334,10 +347,10 @@ def test_encoding_on_a_gpu_gives_the_codes_of_the_cpu_and_waits_for_nothing(
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     voices, cpu = clips(tmp_path)[1:], engine().references
     gpus = [engine(device="cuda").references for _ in range(2)]
-    for references in gpus:
-        references.prepare(voices)  # compiles, plans and fills caches of constants
+    for each in gpus:
+        each.prepare(voices)  # compiles, plans and fills caches of constants
         for voice in voices:
-            references._encoded([references._clip(ReferenceKey("", WORDS), voice.audio.read_bytes(), voice.audio)])
+            each._encoded([each._clip(ReferenceKey("", WORDS), voice.audio.read_bytes(), voice.audio)])
     with no_waiting():
         gpus[0].prepare(voices)
         one_by_one = [gpus[1].conditioning(voice) for voice in voices]

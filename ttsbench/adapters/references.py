@@ -25,9 +25,12 @@ from ttsbench.models.device import on_device
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
 from ttsbench.models.qwen3_tts.prompt import Conditioning
 
-TOGETHER_SAMPLES = 40 * 24_000
-"""Most samples of a pass over several clips, the longest counting for all: eight of 5 s. The first layers of the codec
-encoder take 256 bytes for each, in single precision, several times over."""
+TOGETHER_SAMPLES = {"cuda": 40 * 24_000, "cpu": 0}
+"""Most samples of a pass over several clips, the longest counting for all: eight of 5 s on a GPU.
+
+The first layers of the codec encoder take 256 bytes for each, in single precision, several times over. That does not
+fit a CPU's caches: eight clips of 4 s took half as long again in one pass as one by one (docs/measurements.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class References:
                     clips[key] = self._clip(key, data, voice.audio)
             except RowError:
                 continue
-        for some in passes(list(clips.values())):
+        for some in passes(list(clips.values()), TOGETHER_SAMPLES[self._device.type]):
             self._ahead.update(zip((clip.key for clip in some), self._encoded(some), strict=True))
 
     def counts(self) -> dict[str, int]:
@@ -166,11 +169,11 @@ class References:
         ]
 
 
-def passes(clips: Sequence[Clip]) -> Iterator[list[Clip]]:
-    """All of `clips`, the shortest first, in groups of at most TOGETHER_SAMPLES with their padding, or of one."""
+def passes(clips: Sequence[Clip], most_samples: int) -> Iterator[list[Clip]]:
+    """All of `clips`, the shortest first, in groups of at most `most_samples` with their padding, or of one."""
     group: list[Clip] = []
     for clip in sorted(clips, key=lambda clip: len(clip.wav)):
-        if group and (len(group) + 1) * len(clip.wav) > TOGETHER_SAMPLES:
+        if group and (len(group) + 1) * len(clip.wav) > most_samples:
             yield group
             group = []
         group.append(clip)
