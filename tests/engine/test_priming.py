@@ -104,12 +104,6 @@ def test_batch_invariant_primes_as_if_every_frame_had_been_decoded_alone(slots: 
         assert heard[one.id].pcm.tobytes() == alone(one.id, heard[one.id]), one.id
 
 
-def test_shortened_passes_would_not_be_byte_equal() -> None:
-    """Why that level pays for whole ones. Should this ever fail, it no longer has to."""
-    heard = engine().speak(ASKED)
-    assert any(heard[one.id].pcm.tobytes() != alone(one.id, heard[one.id]) for one in ASKED if CONTEXTS[one.id])
-
-
 def test_a_clip_of_impossible_codes_fails_its_request_alone() -> None:
     """Goes red when codes are first looked at in the group's pass, where they would take their neighbours along."""
 
