@@ -24,6 +24,7 @@ from ttsbench.core import (
     TextLayout,
     Voice,
 )
+from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbench.profile import Profile, load_profile
 
 REQUEST = SpeechRequest("r", "u", "Hello there.", NamedVoice("serena"), seed=3, max_frames=4, language="english")
@@ -67,51 +68,6 @@ def failure(chunks: list[AudioChunk]) -> Finish:
 
 def clip(name: str) -> bytes:
     return (CLIPS / f"{name}.wav").read_bytes()
-
-
-def test_a_changed_clip_under_an_old_name_is_a_new_voice(base: NativeEngine, tmp_path: Path) -> None:
-    """Goes red when references are cached by path: the second request would speak with the first clip's voice."""
-    path = tmp_path / "x.wav"
-    path.write_bytes(clip("af_bella"))
-    first = pcm(base, ReferenceVoice(path, WORDS))
-    path.write_bytes(clip("bm_george"))
-    second = pcm(base, ReferenceVoice(path, WORDS))
-    assert first != second
-    assert second == pcm(NativeEngine(str(BASE), profile()), ReferenceVoice(path, WORDS))
-
-
-def test_a_clip_is_encoded_once_whatever_it_is_called(
-    base: NativeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Goes red when every request encodes its clip again, or the cache grows without bound."""
-    monkeypatch.setattr("ttsbench.adapters.native.REFERENCE_CACHE", 2)
-    encoded: list[int] = []
-    encoder = base.checkpoint.codec.encoder
-    encode = encoder.encode
-
-    def counted(wav: torch.Tensor) -> torch.Tensor:
-        encoded.append(len(wav))
-        return encode(wav)
-
-    monkeypatch.setattr(encoder, "encode", counted)
-    names = ["af_bella", "bm_george", "am_fenrir"]
-    for name in names:
-        (tmp_path / f"{name}.wav").write_bytes(clip(name))
-    (tmp_path / "copy.wav").write_bytes(clip("af_bella"))
-
-    def speak(name: str) -> bytes:
-        return pcm(base, ReferenceVoice(tmp_path / f"{name}.wav"), max_frames=1)
-
-    assert speak("af_bella") == speak("copy")
-    assert len(encoded) == 1
-    speak("bm_george")
-    speak("af_bella")
-    speak("am_fenrir")
-    assert len(encoded) == 3
-    speak("af_bella")
-    assert len(encoded) == 3, "the clip that was used last but one was to be kept"
-    speak("bm_george")
-    assert len(encoded) == 4, "the least recently used clip was to be forgotten"
 
 
 def test_zero_reference_frames_mean_none() -> None:
@@ -250,12 +206,18 @@ def test_what_the_engine_says_about_itself(custom_voice: NativeEngine) -> None:
 
 
 def test_settings_of_a_gpu_reach_the_engine() -> None:
-    """Red when a profile's key is read by nobody: the default would hold."""
-    profile = load_profile(
-        "qwen3_tts_fused_single_gpu", {"enforce_eager": "true", "gpu_memory_utilization": "0.5", "max_num_seqs": "3"}
-    )
-    options = native._options(profile, stream=True, max_positions=4096)
+    """Red when a profile's key is read by nobody: the default would hold. Only Base checkpoints have what to prime."""
+    changes = {"enforce_eager": "true", "gpu_memory_utilization": "0.5", "max_num_seqs": "3"}
+    named, base = (Qwen3TTSConfig.from_folder(folder) for folder in (CUSTOM_VOICE, BASE))
+    options = native._options(load_profile("qwen3_tts_fused_single_gpu", changes), True, named)
     assert (options.enforce_eager, options.gpu_memory_utilization, options.max_num_seqs) == (True, 0.5, 3)
     late, early = (load_profile(f"qwen3_tts_fused_single_gpu{name}") for name in ("", "_low_latency"))
-    assert not native._options(late, stream=True, max_positions=4096).first_frame_at_once
-    assert native._options(early, stream=True, max_positions=4096).first_frame_at_once
+    assert not native._options(late, True, named).first_frame_at_once
+    assert native._options(early, True, named).first_frame_at_once
+    assert (native._options(late, True, named).context_frames, native._options(late, True, base).context_frames) == (
+        None,
+        72,
+    )
+    for other in ("0", "null"):
+        none = load_profile("qwen3_tts_fused_single_gpu", {"ref_code_context_frames": other})
+        assert native._options(none, True, base).context_frames is None

@@ -340,12 +340,12 @@ def no_waiting() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "graphs"])
-@pytest.mark.parametrize("context", [0, 5])
+@pytest.mark.parametrize("context", [0, 5, 7])
 def test_the_host_never_waits_between_admission_and_launch(
     eager: bool, context: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prompts, starts (also with reference frames for the codec) and launches only queue. Red with `.item()`, a copy
-    from memory that is not pinned, or a mask as an index, anywhere on the way.
+    """Prompts, starts (also with reference frames for the codec, captured for 5) and launches only queue. Red with
+    `.item()`, a copy from memory that is not pinned, or a mask as an index, anywhere on the way.
     """
 
     def make_prompt(one: SpeechRequest) -> Prompt:
@@ -353,7 +353,7 @@ def test_the_host_never_waits_between_admission_and_launch(
         return replace(prompt, context_codes=codes) if context else prompt
 
     codes = torch.randint(0, 64, (context, 16), device="cuda")
-    engine = on_gpu(make_prompt=make_prompt, enforce_eager=eager)
+    engine = on_gpu(make_prompt=make_prompt, enforce_eager=eager, context_frames=5)
     speak(engine, SAMPLED)
     launch = engine._launch
 

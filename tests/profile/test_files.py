@@ -34,6 +34,7 @@ def test_a_minimal_profile_gets_every_default(write: Write) -> None:
         "text_layout": None,
         "tokenizer_split": "qwen2",
         "ref_code_context_frames": 72,
+        "ref_audio_artifact_cache_max_entries": 1024,
         "talker_stream_decode": True,
         "talker_stream_first_audio": False,
         "talker_first_audio": False,

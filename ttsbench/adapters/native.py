@@ -6,14 +6,14 @@ picking device and dtype from a profile.
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from ttsbench.adapters.references import References
 from ttsbench.core import (
     AudioChunk,
     DrawParams,
@@ -28,18 +28,16 @@ from ttsbench.core import (
     Voice,
     VoiceDescription,
 )
-from ttsbench.corpus import load_reference_24k, text_problem
+from ttsbench.corpus import text_problem
 from ttsbench.engine.fused import INVARIANT_PREFILL_TILE, FusedEngine, FusedOptions
-from ttsbench.models.device import on_device
 from ttsbench.models.qwen3_tts.checkpoint import Checkpoint
-from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbench.models.qwen3_tts.config import ModelType, Qwen3TTSConfig
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 from ttsbench.models.qwen3_tts.voices import effective_language, language_problem, speaker_key, voice_problem
 from ttsbench.models.source import resolve_checkpoint
 from ttsbench.profile import Profile
 
-REFERENCE_CACHE = 64
-"""Encoded reference clips kept, by content: a changed file under an old name is a new voice."""
+log = logging.getLogger(__name__)
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -58,7 +56,7 @@ class NativeEngine:
         self.checkpoint = _load(model, profile, self.device)
         self.sampling = _sampling(profile, self.checkpoint.defaults.sampling)
         self.prompts = self.checkpoint.prompts
-        self._references: OrderedDict[str, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+        self.references = References(self.checkpoint, self.device, profile.ref_audio_artifact_cache_max_entries)
         self._model = model
         decoder = self.checkpoint.codec.decoder
         self._engine = FusedEngine(
@@ -67,7 +65,8 @@ class NativeEngine:
             decoder,
             self.checkpoint.codec.config.sample_rate_hz,
             self._prompt,
-            _options(profile, stream, self.checkpoint.config.talker.max_positions),
+            _options(profile, stream, self.checkpoint.config),
+            None if profile.determinism == "batch_invariant" else self._look_ahead,
         )
 
     def info(self) -> EngineInfo:
@@ -109,11 +108,15 @@ class NativeEngine:
         return self._engine.cancel(request_id)
 
     def stats(self) -> dict[str, Any]:
-        """How the engine's steps were run so far."""
-        return self._engine.stats()
+        """How the engine's steps were run so far; reference clips found in the cache, encoded, and forgotten."""
+        return {**self._engine.stats(), "references": self.references.counts()}
 
     def close(self) -> None:
-        """Nothing outlives the object."""
+        """Nothing outlives the object. What the reference cache was worth is logged, where there were clips."""
+        counts, (entries, size) = self.references.counts(), self.references.cache.held
+        if counts["hits"] or counts["misses"]:
+            told = ", ".join(f"{count} {name}" for name, count in counts.items())
+            log.info("reference clips: %s; %d held (%.1f MB)", told, entries, size / 1e6)
 
     @torch.inference_mode()
     def _prompt(self, request: SpeechRequest) -> Prompt:
@@ -131,33 +134,22 @@ class NativeEngine:
         prompt = self.prompts.build(request.text, language, layout, self._conditioning(request.voice))
         return replace(prompt, context_codes=last_frames(prompt.context_codes, self.profile.ref_code_context_frames))
 
+    @torch.inference_mode()
+    def _look_ahead(self, requests: list[SpeechRequest]) -> None:
+        """Encode what several prompts will need at once. Not at `batch_invariant`: sums of a pass follow its size."""
+        self.references.prepare([one.voice for one in requests if isinstance(one.voice, ReferenceVoice)])
+
     def _conditioning(self, voice: Voice) -> Conditioning:
         match voice:
             case NamedVoice(speaker, instruct):
                 return Conditioning(speaker=self.prompts.named_speaker(speaker_key(speaker)), instruct=instruct)
             case VoiceDescription(instruct):
                 return Conditioning(instruct=instruct)
-            case ReferenceVoice(_, None):
-                return Conditioning(speaker=self._encode_reference(voice)[0])
             case ReferenceVoice(_, transcript):
-                if problem := text_problem(transcript or ""):
+                problem = None if transcript is None else text_problem(transcript)
+                if problem:
                     raise RowError("reference_text_missing", f"in-context cloning needs what the clip says: {problem}")
-                x_vector, codes = self._encode_reference(voice)
-                return Conditioning(speaker=x_vector, reference_codes=codes, reference_text=transcript)
-
-    def _encode_reference(self, voice: ReferenceVoice) -> tuple[torch.Tensor, torch.Tensor]:
-        """x-vector [D] and codes [R, Q] of a clip, cached by its samples."""
-        samples = load_reference_24k(voice.audio)
-        key = hashlib.sha256(samples.tobytes()).hexdigest()
-        if key not in self._references:
-            wav = on_device(torch.from_numpy(samples), self.device)
-            encoder, weight = self.checkpoint.model.speaker_encoder, self.checkpoint.model.talker.codec_head.weight
-            assert encoder is not None, "a Base checkpoint has a speaker encoder"
-            self._references[key] = (encoder.embed(wav).to(weight.dtype), self.checkpoint.codec.encoder.encode(wav))
-            if len(self._references) > REFERENCE_CACHE:
-                self._references.popitem(last=False)
-        self._references.move_to_end(key)
-        return self._references[key]
+                return self.references.conditioning(voice)
 
 
 def last_frames(codes: torch.Tensor | None, count: int | None) -> torch.Tensor | None:
@@ -208,17 +200,19 @@ def _dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[("float32" if device.type == "cpu" else "bfloat16") if name == "auto" else name]
 
 
-def _options(profile: Profile, stream: bool, max_positions: int) -> FusedOptions:
+def _options(profile: Profile, stream: bool, config: Qwen3TTSConfig) -> FusedOptions:
+    clones = config.model_type is ModelType.BASE
     return FusedOptions(
         max_num_seqs=profile.max_num_seqs,
         max_num_batched_tokens=profile.max_num_batched_tokens,
-        max_model_len=min(profile.max_model_len, max_positions),
+        max_model_len=min(profile.max_model_len, config.talker.max_positions),
         block_size=profile.block_size,
         num_kv_blocks=profile.num_kv_blocks,
         chunk_frames=profile.codec_chunk_frames if stream else None,
         first_frame_at_once=stream and profile.talker_stream_first_audio,
         batch_invariant=profile.determinism == "batch_invariant",
         enforce_eager=profile.enforce_eager,
+        context_frames=profile.ref_code_context_frames or None if clones else None,
         gpu_memory_utilization=profile.gpu_memory_utilization,
     )
 

@@ -38,9 +38,38 @@ def read_reference(path: Path) -> tuple[np.ndarray, int]:
     Raises RowError: reference_missing, reference_unreadable (a WAV that ends too early among them),
     reference_too_short, reference_too_long, reference_not_finite, reference_silent (no sample above SILENCE_PEAK).
     """
+    return _judged(reference_bytes(path), path)
+
+
+def load_reference_24k(path: Path) -> np.ndarray:
+    """The clip at 24 kHz, float32 [S], resampled by soxr (HQ) if its own rate differs. Raises as `read_reference`."""
+    return decode_reference_24k(reference_bytes(path), path)
+
+
+def reference_bytes(path: Path) -> bytes:
+    """All of a clip's file. Raises RowError: reference_missing, reference_unreadable."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise RowError("reference_missing", f"{path}: no such file") from error
+    except OSError as error:
+        raise RowError("reference_unreadable", f"{path}: {error}") from error
+
+
+def decode_reference_24k(data: bytes, path: Path) -> np.ndarray:
+    """As `load_reference_24k`, of the bytes that were read from `path`, which errors name."""
+    import numpy as np
+    import soxr
+
+    mono, rate = _judged(data, path)
+    return np.asarray(soxr.resample(mono, rate, REFERENCE_RATE_HZ, quality="HQ"), dtype=np.float32)
+
+
+def _judged(data: bytes, path: Path) -> tuple[np.ndarray, int]:
+    """Mono samples and rate of a clip that can be used; raises what `read_reference` says."""
     import numpy as np
 
-    samples, rate = _decode(path)
+    samples, rate = _decode(data, path)
     seconds = len(samples) / rate
     if seconds < MIN_REFERENCE_S:
         raise RowError("reference_too_short", f"{path}: {seconds:.2f} s, at least {MIN_REFERENCE_S} s are needed")
@@ -55,29 +84,17 @@ def read_reference(path: Path) -> tuple[np.ndarray, int]:
     return mono, rate
 
 
-def load_reference_24k(path: Path) -> np.ndarray:
-    """The clip at 24 kHz, float32 [S], resampled by soxr (HQ) if its own rate differs. Raises as `read_reference`."""
-    import numpy as np
-    import soxr
-
-    mono, rate = read_reference(path)
-    return np.asarray(soxr.resample(mono, rate, REFERENCE_RATE_HZ, quality="HQ"), dtype=np.float32)
-
-
-def _decode(path: Path) -> tuple[np.ndarray, int]:
+def _decode(data: bytes, path: Path) -> tuple[np.ndarray, int]:
     """All samples, float32 [S, channels], and their rate."""
     import soundfile
 
     try:
         # From memory: names outside ASCII never pass through the audio library, and no suffix makes it guess a format.
-        data = path.read_bytes()
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
-    except FileNotFoundError as error:
-        raise RowError("reference_missing", f"{path}: no such file") from error
     except soundfile.LibsndfileError as error:
         # Its own message names the object in memory by its address, which differs from run to run.
         raise RowError("reference_unreadable", f"{path}: {error.error_string}") from error
-    except (OSError, soundfile.SoundFileError) as error:
+    except soundfile.SoundFileError as error:
         raise RowError("reference_unreadable", f"{path}: {error}") from error
     if lost := _lost_bytes(data):
         raise RowError("reference_unreadable", f"{path}: cut short, {lost} bytes of its audio data are missing")

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,8 @@ class FusedOptions:
     """On a GPU: launch every kernel from Python instead of replaying captured graphs."""
     gpu_memory_utilization: float = 0.9
     """Share of the device's memory that the engine may take, weights included."""
+    context_frames: int | None = None
+    """Reference frames that most cloned voices bring: on a GPU priming with so many is captured, others run eagerly."""
     steps_behind: int | None = None
     """Steps launched before the results of the one before are seen: 0 or 1. None: 1 on a GPU, 0 on a CPU."""
 
@@ -68,7 +71,8 @@ class FusedEngine:
     """Continuous batching over the talker, code predictor and streaming codec of one checkpoint.
 
     `make_prompt` turns a request into talker rows when a slot is free for it; a RowError it raises ends that request.
-    On a GPU it is called with the engine's stream current.
+    On a GPU it is called with the engine's stream current. `look_ahead` is told of requests whose prompts will be asked
+    for next, where several wait for free slots, and of each once: what they need may be made ready together.
     """
 
     def __init__(
@@ -79,10 +83,12 @@ class FusedEngine:
         sample_rate_hz: int,
         make_prompt: Callable[[SpeechRequest], Prompt],
         options: FusedOptions,
+        look_ahead: Callable[[list[SpeechRequest]], None] | None = None,
     ) -> None:
         """Build, warm up and size the engine. Raises InvalidInput when the device is too small for one request."""
         self.options = options
         self.make_prompt = make_prompt
+        self.look_ahead = look_ahead
         self.sample_rate_hz = sample_rate_hz
         self.codebook_size = decoder.config.codebook_size
         self.runner = _runner(config, talker, decoder, options)
@@ -146,7 +152,7 @@ class FusedEngine:
         self._collect()
 
     def stats(self) -> dict[str, Any]:
-        """Steps so far by kind; on a GPU also replays by graph, and kernels compiled after the warm-up."""
+        """Steps so far by kind, codecs primed; on a GPU replays by graph and kernels compiled after the warm-up."""
         return {"steps": dict(self._counts), **self.runner.stats()}
 
     def _launch(self) -> None:
@@ -189,14 +195,31 @@ class FusedEngine:
 
     def _schedule(self) -> list[StepPlan]:
         """Admit what fits, then plan; at `batch_invariant` on a CPU one plan per sequence and prefill tile."""
+        self._announce()
         while (sequence := self.scheduler.candidate()) is not None:
             if not self._admit(sequence):
                 break
+        self.runner.prime()
         plan = self.scheduler.plan()
         if not self._alone:
             return [plan] if plan.decode or plan.prefill else []
         alone = [StepPlan((s,), ()) for s in plan.decode]
         return alone + [StepPlan((), (tile,)) for chunk in plan.prefill for tile in chunk.tiles(INVARIANT_PREFILL_TILE)]
+
+    def _announce(self) -> None:
+        """Say which requests are about to start, if there are several."""
+        if self.look_ahead is None:
+            return
+        new = [s for s in islice(self.scheduler.waiting, self.scheduler.slots.free) if not s.announced]
+        for sequence in new:
+            sequence.announced = True
+        if len(new) < 2:
+            return
+        try:
+            self.look_ahead([sequence.request for sequence in new])
+        except Exception:
+            # Nothing is lost but time: each will be made ready by itself, and whichever fails will fail alone.
+            log.exception("%d requests could not be made ready together", len(new))
 
     def _admit(self, sequence: Sequence) -> bool:
         """Start the candidate, or end it alone if it cannot run. False when it must wait for KV blocks."""
@@ -332,6 +355,7 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
         num_blocks=wanted,
         graphs=packed.device.type == "cuda" and not options.enforce_eager,
         batch_invariant=options.batch_invariant,
+        context_frames=options.context_frames,
     )
     if packed.device.type == "cuda":
         least = per_slot if options.num_kv_blocks is None else wanted

@@ -24,6 +24,7 @@ from ttsbench.engine.buckets import Buckets, bucket
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.priming import PART, Primer
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
@@ -92,7 +93,11 @@ class RunnerOptions:
     graphs: bool
     """Capture steps in CUDA graphs; nothing on a CPU."""
     batch_invariant: bool = False
-    """On a GPU: no row's result depends on how many rows a step has. A CPU gets steps of one sequence instead."""
+    """Nothing of one sequence depends on another: its codec is primed by itself, exactly, and on a GPU no row's result
+    depends on how many rows a step has. A CPU gets steps of one sequence.
+    """
+    context_frames: int | None = None
+    """Length of reference context for which priming is captured too."""
 
 
 class Runner:
@@ -120,11 +125,13 @@ class Runner:
         self.program = StepProgram(
             packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames, self.buckets.codec[-1]
         )
+        self.primer = Primer(codec, options.batch_invariant, options.context_frames if options.graphs else None)
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
             "mixed": self.program.mixed,
             "frame": self.program.frame_of_mixed,
             "codec": self.program.codec,
+            PART: self.primer.part,
         }
         scratch = Scratch(slots - 1, self.cache.scratch_block * options.block_size)
         self.rows = RowWriter(self.control, self.control.host["tables"], options.block_size, scratch)
@@ -169,10 +176,12 @@ class Runner:
             self._ready("decode", rows)
         for rows in reversed(buckets.codec):
             self._ready("codec", rows)
+        for rows in reversed(self.primer.buckets):
+            self._ready(PART, rows)
         self.warm_at = compilations()
 
     def _ready(self, part: str, size: int) -> None:
-        graphs = self.codec_graphs if part == "codec" else self.graphs
+        graphs = self.codec_graphs if part in ("codec", PART) else self.graphs
         work = partial(self.parts[part], size)
         with self._on(graphs.stream):
             if self.options.graphs:
@@ -183,7 +192,7 @@ class Runner:
 
     @torch.inference_mode()
     def start(self, slot: int, blocks: list[int], request: SpeechRequest, prompt: Prompt, frame_limit: int) -> None:
-        """Make a slot ready for a request, its codec primed with the reference frames of its context."""
+        """Make a slot ready for a request. Its codec hears the reference frames of its context at the next `prime`."""
         with self.context():
             self.state.start(slot, blocks, request, frame_limit, prompt.pad)
             self.cache.write_inputs(blocks, prompt.rows, 0)
@@ -191,19 +200,24 @@ class Runner:
         with self._side_of_main():
             self.codec.reset([slot])
             self.codec.position[-1].zero_()  # padding rows move the scratch slot on, and nobody else sets it back
-            if prompt.context_codes is not None and len(prompt.context_codes):
-                if self.on_gpu:
-                    prompt.context_codes.record_stream(self.side)  # it may be dropped before it has been read
-                where = torch.full((1,), slot, device=self.device)
-                self.codec.step(prompt.context_codes[None], where)
+        if prompt.context_codes is not None:
+            self.primer.add(slot, prompt.context_codes)
+
+    @torch.inference_mode()
+    def prime(self) -> None:
+        """Queue the reference frames of all that started since the last call; before their first step."""
+        if self.primer.waiting:
+            with self._side_of_main():
+                self.primer.run(self.codec_graphs if self.options.graphs else None)
 
     def stats(self) -> dict[str, Any]:
-        """On a GPU: kernels compiled after the warm-up, and replays by graph, `part:bucket` (eager: none)."""
+        """Codecs primed. On a GPU kernels compiled after the warm-up, replays by graph `part:bucket` (eager: none)."""
+        primed = {"priming": dict(self.primer.counts)}
         if not self.on_gpu:
-            return {}
+            return primed
         replays = {**self.graphs.replays, **self.codec_graphs.replays}
         graphs = {f"{part}:{size}": count for (part, size), count in sorted(replays.items())}
-        return {"compilations": compilations() - self.warm_at, "graphs": graphs}
+        return {**primed, "compilations": compilations() - self.warm_at, "graphs": graphs}
 
     @torch.inference_mode()
     def launch(self, plan: StepPlan) -> Flight:

@@ -36,6 +36,8 @@ class Sequence:
     held: list[np.ndarray] = field(default_factory=list)
     """PCM of the newest frames, generated but not yet emitted."""
     chunks: int = 0
+    announced: bool = False
+    """Whether the maker of prompts has been told that it comes."""
 
     @property
     def decoding(self) -> bool:

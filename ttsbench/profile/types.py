@@ -100,6 +100,8 @@ class Profile:
     """How text is cut before byte-pair encoding; "mistral" is what transformers does with `fix_mistral_regex`."""
     ref_code_context_frames: int | None = setting(or_null(whole(at_least=0), "the whole reference"), 72)
     """Reference frames that prime the codec for a cloned voice; 0 primes with none."""
+    ref_audio_artifact_cache_max_entries: int = setting(whole(at_least=0), 1024)
+    """Encoded reference clips kept, at most 60 kB each; 0 encodes the clip of every request anew."""
     talker_stream_decode: bool = setting(flag(), False)
     """The talker's own step decodes each frame; this is what fused means."""
     talker_stream_first_audio: bool = setting(flag(), False)

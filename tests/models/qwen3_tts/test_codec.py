@@ -22,7 +22,7 @@ from ttsbench.core import RowError
 from ttsbench.models.qwen3_tts.codec import Codec
 from ttsbench.models.qwen3_tts.codec_config import CodecConfig, CodecEncoderConfig
 from ttsbench.models.qwen3_tts.codec_decoder import CodecDecoder
-from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder
+from ttsbench.models.qwen3_tts.codec_encoder import CodecEncoder, StridedConv
 from ttsbench.models.qwen3_tts.codec_layers import SHORT, CausalConv, CausalUpsampler, Snake
 from ttsbench.models.qwen3_tts.codec_past import NoPast, visibility
 
@@ -287,3 +287,41 @@ def test_empty_audio_is_the_rows_fault(encoder: CodecEncoder) -> None:
 def test_stereo_is_an_error(encoder: CodecEncoder) -> None:
     with pytest.raises(ValueError, match="mono"):
         encoder.encode(torch.zeros(2, 100))
+
+
+LENGTHS = (24_000, 1, 961, 1919, 1920, 1921, 11_041, 23_999)
+"""Every stride lacks something at some end; the last convolution has an even and an odd number of positions."""
+
+
+def test_clips_of_one_pass_are_as_if_alone() -> None:
+    """At 1e-10 in float64, and all their codes. Goes red when a row is padded behind the longest one's end instead of
+    its own (leave `_ended` out), or at every stride alike.
+    """
+    encoder = CodecEncoder(ENCODER).double()
+    random_weights(encoder)
+    encoder.finalize()
+    wavs = [torch.randn(length, dtype=torch.float64) for length in LENGTHS]
+    for wav, features, codes in zip(wavs, encoder.features_all(wavs), encoder.encode_all(wavs), strict=True):
+        torch.testing.assert_close(features, encoder.features(wav), rtol=0, atol=1e-10)
+        assert torch.equal(codes, encoder.encode(wav))
+
+
+@pytest.mark.parametrize("kind", ["constant", "replicate"])
+def test_ends_that_are_not_each_rows_own_are_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kind of padding at a time is left to the longest row."""
+    encoder = CodecEncoder(ENCODER).double()
+    random_weights(encoder)
+    encoder.finalize()
+    ended = StridedConv._ended
+    monkeypatch.setattr(StridedConv, "_ended", lambda self, x, ends: x if self.pad == kind else ended(self, x, ends))
+    wavs = [torch.randn(length, dtype=torch.float64) for length in LENGTHS]
+    pairs = zip(wavs, encoder.features_all(wavs), strict=True)
+    assert max(float((features - encoder.features(wav)).abs().max()) for wav, features in pairs) > 1e-3
+
+
+def test_a_pass_over_nothing_but_equal_lengths_is_the_plain_one(encoder: CodecEncoder) -> None:
+    """Byte for byte, one clip is what it always was: nothing is masked or gathered."""
+    wav = torch.randn(5000)
+    assert torch.equal(encoder.features_all([wav])[0], encoder.features(wav))
+    with pytest.raises(RowError):
+        encoder.encode_all([wav, torch.zeros(0)])

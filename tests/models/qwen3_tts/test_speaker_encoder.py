@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from tests.models.qwen3_tts.codec_toys import random_weights
 from ttsbench.core import InvalidInput, RowError
 from ttsbench.models.qwen3_tts.mel import filterbank, log_mel
-from ttsbench.models.qwen3_tts.speaker_encoder import SpeakerEncoder, SpeakerEncoderConfig
+from ttsbench.models.qwen3_tts.speaker_encoder import AttentivePooling, Ends, SpeakerEncoder, SpeakerEncoderConfig
 
 TOY = SpeakerEncoderConfig(enc_dim=12, channels=(16, 16, 16, 16, 48), attention_channels=6, se_channels=5)
 
@@ -124,3 +125,44 @@ def test_filters_have_equal_area() -> None:
     """Triangles of height 2 / width: the integral over Hz is 1, within what a grid of 23.4 Hz can resolve."""
     area = filterbank(128, 24_000)[60:].sum(1) * 24_000 / 1024
     torch.testing.assert_close(area, torch.ones_like(area), rtol=0.04, atol=0)
+
+
+CLIPS = (24_000, 1280, 1537, 5000, 23_999, 12_345)
+"""The shortest has five mel frames, as many as the widest edge reflects."""
+
+
+def worst_of_a_pass() -> float:
+    """Largest difference between vectors of one pass over CLIPS and of each clip by itself, in float64."""
+    encoder = SpeakerEncoder(TOY).double()
+    random_weights(encoder)
+    wavs = [torch.randn(length) / 5 for length in CLIPS]
+    alone = torch.stack([encoder.embed(wav) for wav in wavs])
+    return float((encoder.embed_all(wavs) - alone).abs().max() / alone.abs().max())
+
+
+def test_clips_of_one_pass_are_as_if_alone() -> None:
+    """To 1e-8: a deviation near the floor of 1e-6 is the root of a variance that float64 knows to 1e-16."""
+    assert worst_of_a_pass() < 1e-8
+
+
+@pytest.mark.parametrize("part", ["reflected", "mean", "beyond"])
+def test_ends_that_are_not_each_rows_own_are_noticed(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges, the mean over time, and attention: one at a time looks at the longest row's end."""
+    if part == "reflected":
+        plain = lambda self, x, edge: F.pad(x, (edge, edge), mode="reflect")  # noqa: E731
+        monkeypatch.setattr(Ends, "reflected", plain)
+    elif part == "mean":
+        monkeypatch.setattr(Ends, "mean", lambda self, x: x.mean(2, keepdim=True))
+    else:
+        statistics = AttentivePooling.forward
+
+        def blind(self: AttentivePooling, x: torch.Tensor, ends: Ends | None = None) -> torch.Tensor:
+            return statistics(self, x, None)
+
+        monkeypatch.setattr(AttentivePooling, "forward", blind)
+    assert worst_of_a_pass() > 1e-4
+
+
+def test_a_clip_that_is_too_short_is_refused_among_others(encoder: SpeakerEncoder) -> None:
+    with pytest.raises(RowError, match="1279 samples"):
+        encoder.embed_all([torch.randn(24_000), torch.randn(1279)])

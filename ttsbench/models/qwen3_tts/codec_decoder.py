@@ -74,8 +74,15 @@ class CodecDecoder(nn.Module):
 
     def forward(self, codes: Tensor, past: Past) -> Tensor:
         """PCM [B, n * hop] in [-1, 1] of `codes` [B, n, Q] int64 that follow `past`."""
+        return self.synthesise(self.latents(codes, past), past)
+
+    def latents(self, codes: Tensor, past: Past) -> Tensor:
+        """Output [B, C, n] of the transformer, at one position per frame."""
         x = self.pre_conv(self.quantizer(codes), past)
-        x = self.pre_transformer(x.transpose(1, 2), past).transpose(1, 2)
+        return self.pre_transformer(x.transpose(1, 2), past).transpose(1, 2)
+
+    def synthesise(self, x: Tensor, past: Past) -> Tensor:
+        """PCM [B, n * hop] of latents `x` [B, C, n]."""
         for stage in self.upsample:
             for layer in stage.children():
                 x = layer(x, past)
@@ -107,3 +114,17 @@ class CodecDecoder(nn.Module):
             pcm = self.decode(codes[:, start - context : start + chunk_frames])
             pieces.append(pcm[:, context * self.hop :])
         return torch.cat(pieces, dim=1)
+
+
+def positions_per_frame(config: CodecDecoderConfig) -> list[int]:
+    """Inputs that each convolution with a past gets per frame, in the order of `CodecDecoder.sites`."""
+    lengths, n = [1], 1
+    for ratio in config.upsampling_ratios:
+        n *= ratio
+        lengths.append(n)
+    lengths.append(n)
+    for rate in config.upsample_rates:
+        lengths.append(n)
+        n *= rate
+        lengths += [n] * 3
+    return [*lengths, n]

@@ -9,18 +9,24 @@ The two quantiser branches start from the same vector; within a branch each code
 Attention sees all of the past. The config's `sliding_window` of 250 positions (10 s of audio) is not read: the
 published code ignores it too, except under flash attention, where its codes of longer references are others.
 
+Clips of several lengths share a pass, each as if it were alone: all is causal but for what a stride lacks at the end,
+which every row gets at its own (`ends`); what is computed beyond an end is dropped.
+
 Shapes: B rows, C channels, n positions, F frames, Q codebooks, N codebook size, E codebook row width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from ttsbench.core import RowError
+from ttsbench.models.device import ids_on
 from ttsbench.models.qwen3_tts.codec_config import ENCODER_DOWNSAMPLE, NUM_SEMANTIC, CodecEncoderConfig
 from ttsbench.models.qwen3_tts.codec_layers import Derived, finalize
 from ttsbench.models.qwen3_tts.codec_past import NoPast
@@ -46,9 +52,20 @@ class StridedConv(nn.Module):
         self.stride = stride
         self.pad = pad
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, ends: Tensor | None = None) -> Tensor:
+        """`ends` [B]: positions that each row really has; None: all. Of what follows them it takes no notice."""
         right = -x.shape[2] % self.stride
+        if ends is not None and self.stride > 1:
+            x = self._ended(x, ends.unsqueeze(1))
         return self.conv(F.pad(x, (self.left, right), mode=self.pad))
+
+    def _ended(self, x: Tensor, ends: Tensor) -> Tensor:
+        """`x` with every row padded from its own end [B, 1] on."""
+        here = torch.arange(x.shape[2], device=x.device)
+        if self.pad == "constant":
+            return x.masked_fill((here >= ends).unsqueeze(1), 0)
+        last = torch.minimum(here, ends - 1).unsqueeze(1)
+        return x.gather(2, last.expand_as(x))
 
 
 class ResidualBlock(nn.Module):
@@ -80,9 +97,12 @@ class ConvStack(nn.Module):
         layers += [nn.ELU(), StridedConv(widths[-1], config.hidden_size, config.last_kernel_size)]
         self.layers = nn.ModuleList(layers)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, ends: Tensor | None = None) -> Tensor:
         for layer in self.layers:
-            x = layer(x)
+            if ends is None or not isinstance(layer, StridedConv):
+                x = layer(x)
+            else:
+                x, ends = layer(x, ends), -(-ends // layer.stride)
         return x
 
 
@@ -164,18 +184,34 @@ class CodecEncoder(nn.Module):
 
     def features(self, wav: Tensor) -> Tensor:
         """What the quantiser codes: vectors [F, D] of `wav` [samples]."""
+        return self.features_all([wav])[0]
+
+    def features_all(self, wavs: Sequence[Tensor]) -> list[Tensor]:
+        """As `features`, of several clips in one pass."""
         weight = self.downsample.conv.weight
-        x = self.encoder(wav.to(weight.device, weight.dtype)[None, None]).transpose(1, 2)
+        lengths = [len(wav) for wav in wavs]
+        ends = None if len(set(lengths)) == 1 else ids_on(weight.device, lengths)
+        x = pad_sequence([wav.to(weight.device, weight.dtype) for wav in wavs], batch_first=True)
+        x = self.encoder(x.unsqueeze(1), ends).transpose(1, 2)
         x = self.encoder_transformer(x, NoPast(x.shape[1], None, x.device, x.dtype))
-        return self.downsample(x.transpose(1, 2))[0].T
+        ends = None if ends is None else -(-ends * ENCODER_DOWNSAMPLE // self.config.hop)
+        x = self.downsample(x.transpose(1, 2), ends).transpose(1, 2)
+        return [row[: -(-length // self.config.hop)] for row, length in zip(x, lengths, strict=True)]
 
     def encode(self, wav: Tensor) -> Tensor:
         """Codes [ceil(samples / hop), Q] int64 of mono `wav` [samples] float at the codec's sample rate.
 
         Raises RowError `empty_reference` for no samples.
         """
-        if wav.dim() != 1:
-            raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")
-        if not wav.numel():
-            raise RowError("empty_reference", "the reference audio has no samples")
-        return self.quantizer(self.features(wav))
+        return self.encode_all([wav])[0]
+
+    def encode_all(self, wavs: Sequence[Tensor]) -> list[Tensor]:
+        """As `encode`, of several clips in one pass, all as long as the longest. It may round otherwise."""
+        for wav in wavs:
+            if wav.dim() != 1:
+                raise ValueError(f"wav must be mono [samples], got {list(wav.shape)}")
+            if not wav.numel():
+                raise RowError("empty_reference", "the reference audio has no samples")
+        features = self.features_all(wavs)
+        codes = self.quantizer(torch.cat(features))
+        return list(codes.split([len(rows) for rows in features]))

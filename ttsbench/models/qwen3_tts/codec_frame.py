@@ -26,7 +26,7 @@ from ttsbench.kernels.output_conv import output_conv
 from ttsbench.kernels.ring_attention import ring_attention
 from ttsbench.kernels.rms_norm import add_rms_norm
 from ttsbench.kernels.shift_tails import TailPlan, TailSite, place_tails, shift_tails
-from ttsbench.models.qwen3_tts.codec_config import CodecDecoderConfig
+from ttsbench.models.qwen3_tts.codec_decoder import positions_per_frame
 from ttsbench.models.qwen3_tts.codec_packed import BlockWeights, PackedDecoder, StageWeights, UnitWeights
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 
@@ -144,17 +144,3 @@ class FrameCodec:
         middle = torch.empty_like(active)
         causal_conv(x, unit.dilated, activation=unit.between, active=middle)
         causal_conv(middle, unit.pointwise, residual, snake, plain, active)
-
-
-def positions_per_frame(config: CodecDecoderConfig) -> list[int]:
-    """Inputs that each convolution with a past gets per frame, in the order of `CodecDecoder.sites`."""
-    lengths, n = [1], 1
-    for ratio in config.upsampling_ratios:
-        n *= ratio
-        lengths.append(n)
-    lengths.append(n)
-    for rate in config.upsample_rates:
-        lengths.append(n)
-        n *= rate
-        lengths += [n] * 3
-    return [*lengths, n]

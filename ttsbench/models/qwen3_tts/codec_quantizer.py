@@ -76,15 +76,18 @@ class SplitDequantizer(Derived):
         self.offsets = torch.arange(self.num_codebooks, device=weight.device) * self.size
 
     def forward(self, codes: Tensor) -> Tensor:
-        self._check(codes)
+        self.check(codes)
         rows = F.embedding(codes + self.derived("offsets"), self.derived("table"))
         semantic, acoustic = rows[:, :, :NUM_SEMANTIC].sum(2), rows[:, :, NUM_SEMANTIC:].sum(2)
         first, rest = self.rvq_first.output_proj.weight, self.rvq_rest.output_proj.weight
         vectors = F.linear(semantic, first.squeeze(2)) + F.linear(acoustic, rest.squeeze(2))
         return vectors.transpose(1, 2)
 
-    def _check(self, codes: Tensor) -> None:
-        """A code past the end of its book would read the next one. On a device the check would wait; callers own it."""
+    def check(self, codes: Tensor) -> None:
+        """Raise ValueError for codes of another shape, or past the end of their book, where they would read the next.
+
+        On a device the second check would wait; callers own it.
+        """
         if codes.dim() != 3 or codes.shape[2] != self.num_codebooks:
             raise ValueError(f"codes must be [rows, frames, {self.num_codebooks}], got {list(codes.shape)}")
         if codes.device.type == "cpu" and codes.numel():

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbench.models.device import on_device
+
 N_FFT = 1024
 HOP = 256
 PAD = (N_FFT - HOP) // 2
@@ -39,7 +41,7 @@ def log_mel(wav: Tensor, bins: int = 128, sample_rate_hz: int = 24_000) -> Tenso
     window = torch.hann_window(N_FFT, device=wav.device)
     spectrum = torch.stft(padded, N_FFT, HOP, window=window, center=False, return_complex=True)
     magnitude = (spectrum.real.square() + spectrum.imag.square() + MAGNITUDE_FLOOR).sqrt()
-    mel = filterbank(bins, sample_rate_hz).to(wav.device) @ magnitude
+    mel = on_device(filterbank(bins, sample_rate_hz), wav.device) @ magnitude
     return mel.clamp(min=LOG_FLOOR).log().T
 
 
