@@ -32,7 +32,7 @@ def test_input_rows_lie_where_the_block_table_says(blocks: list[int], start: int
 @pytest.mark.parametrize("blocks", [[7, 2, 9], [2, 3, 4], [4, 3, 2], [9, 0, 1]], ids=str)
 @pytest.mark.parametrize("count", [1, 4, 5, 12])
 def test_input_rows_are_read_where_they_were_written(blocks: list[int], count: int) -> None:
-    """And are a copy: the blocks are somebody else's next. Red with a view, or with blocks in the order of their ids."""
+    """And are a copy: the blocks are somebody else's next. Red with a view, or with blocks in order of their ids."""
     cache = PagedCache(CONFIG, 10, 4, torch.device("cpu"), torch.float64)
     rows = torch.randn(12, 3, dtype=torch.float64)
     cache.write_inputs(blocks, rows, 0)

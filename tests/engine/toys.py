@@ -99,7 +99,7 @@ class ToyEngine(FusedEngine):
 
     def _commit(self, plan: StepPlan, output: StepOutput) -> None:
         for row, sequence in enumerate(plan.finishing):
-            if not output.ended[row] and sequence.slot >= 0:
+            if not output.ended[row] and not sequence.ended:
                 self.heard.setdefault(sequence.request.id, Heard()).codes.append(output.codes[row])
         super()._commit(plan, output)
 
@@ -124,6 +124,7 @@ class ToyEngine(FusedEngine):
         assert scheduler.blocks.free == scheduler.blocks.num_blocks
         assert not self._alive
         assert self._next_prompt is None
+        assert not self._suspended
         assert not self._out
         assert not self._urgent
         assert not self._flights

@@ -1,8 +1,8 @@
 """Sizes for which graphs are captured. A step runs in the smallest bucket that holds it, padded with inert rows.
 
 Talker and code predictor multiply in tiles of 64 rows from 17 rows on, and a tile that is not full takes longer than
-one that is: a step of 32 rows without its codec 3,791 us, of 64 rows 3,433 (docs/measurements.md). So they are padded to
-whole tiles, while the codec, whose time goes with its rows, has buckets of its own, none of them larger than theirs.
+one that is: a step of 32 rows without its codec 3,791 us, of 64 rows 3,433 (docs/measurements.md). So they are padded
+to whole tiles, while the codec, whose time goes with its rows, has buckets of its own, none of them larger than theirs.
 """
 
 from __future__ import annotations

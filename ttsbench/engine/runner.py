@@ -24,6 +24,7 @@ from ttsbench.engine.buckets import Buckets, bucket
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.preemption import Suspended
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
 from ttsbench.engine.scheduler import StepPlan
@@ -90,6 +91,10 @@ class RunnerOptions:
     num_blocks: int
     graphs: bool
     """Capture steps in CUDA graphs; nothing on a CPU."""
+    preempts: bool = False
+    """Sequences may be preempted: there has to be room for what they keep."""
+    replays_alone: bool = False
+    """Rows of a preempted sequence's frames run one by one, as they did before: there has to be a graph for that."""
 
 
 class Runner:
@@ -117,6 +122,7 @@ class Runner:
         self.program = StepProgram(packed, codec, self.cache, self.control, self.state, self.max_rows, self.max_frames)
         self.parts: dict[str, Callable[[int], None]] = {
             "decode": self.program.decode,
+            "replay": self.program.replay,
             "mixed": self.program.mixed,
             "frame": self.program.frame_of_mixed,
             "codec": self.program.codec,
@@ -157,6 +163,8 @@ class Runner:
         for rows in reversed(buckets.frames):
             self._ready("frame", rows)
             self._ready("decode", rows)
+        if self.options.replays_alone:
+            self._ready("replay", 1)
         for rows in reversed(buckets.codec):
             self._ready("codec", rows)
         self.warm_at = compilations()
@@ -187,6 +195,25 @@ class Runner:
                 where = torch.full((1,), slot, device=self.device)
                 self.codec.step(prompt.context_codes[None], where)
 
+    @torch.inference_mode()
+    def suspend(self, slot: int, blocks: list[int], input_rows: int) -> Suspended:
+        """What a request in `slot` has to keep when it goes, as all steps launched so far leave it."""
+        with self.context():
+            inputs = self.cache.read_inputs(blocks, input_rows)
+            seen, pad = self.state.seen[slot].clone(), self.state.pads[slot].clone()
+        with self._side_of_main():
+            return Suspended(inputs, seen, pad, self.codec.save(slot))
+
+    @torch.inference_mode()
+    def resume(self, slot: int, blocks: list[int], request: SpeechRequest, kept: Suspended, frame_limit: int) -> None:
+        """Make any slot ready to go on with a request. Its keys and values are for steps to compute."""
+        with self.context():
+            self.state.start(slot, blocks, request, frame_limit, kept.pad)
+            self.state.seen[slot].copy_(kept.seen)
+            self.cache.write_inputs(blocks, kept.inputs, 0)
+        with self._side_of_main():
+            self.codec.restore(slot, kept.codec)
+
     def stats(self) -> dict[str, Any]:
         """On a GPU: kernels compiled after the warm-up, and replays by graph, `part:bucket` (eager: none)."""
         if not self.on_gpu:
@@ -204,7 +231,7 @@ class Runner:
         self.rows.write(plan, rows, frames)
         with self.context():
             self.control.send()
-            self._main_part(rows, frames, mixed=bool(plan.prefill))
+            self._main_part(plan, rows, frames)
             landing = self._codec_part(spoken) if spoken else None
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.side if frames else self.main)
@@ -214,8 +241,8 @@ class Runner:
     def sizes(self, plan: StepPlan, padded: bool) -> tuple[int, int, int]:
         """Packed rows of a step, those that yield a frame, and those of its codec; `padded`: as graphs run it."""
         frames = len(plan.finishing)
-        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
-        if not padded:
+        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.chunks)
+        if not padded or plan.replay is not None:
             return rows, frames, frames
         spoken = bucket(self.buckets.codec, frames) if frames else 0
         frames = bucket(self.buckets.frames, frames) if frames else 0
@@ -235,7 +262,9 @@ class Runner:
         rows, frames, _ = self.sizes(plan, padded=False)
         self.rows.write(plan, rows, frames)
         program = self.program
-        if not plan.prefill:
+        if plan.replay is not None:
+            program.replay(rows, plan)
+        elif not plan.prefill:
             program.decode(rows, plan)
         else:
             program.mixed(rows, plan)
@@ -247,9 +276,9 @@ class Runner:
         program.codec(frames)
         return Flight(plan, program.packed_output[:frames].numpy().copy(), None)
 
-    def _main_part(self, rows: int, frames: int, mixed: bool) -> None:
-        if not mixed:
-            self._go("decode", rows)
+    def _main_part(self, plan: StepPlan, rows: int, frames: int) -> None:
+        if not plan.prefill:
+            self._go("decode" if plan.replay is None else "replay", rows)
             return
         self._go("mixed", rows)
         if frames:
