@@ -202,7 +202,9 @@ def test_growing_sequences_preempt_the_newest_and_all_finish(
         assert target.blocks.free + sum(len(s.blocks) for s in target.running) == blocks
         plan = target.plan()
         for chunk in plan.prefill:
-            assert chunk.start + chunk.rows <= chunk.sequence.prompt_rows + max(made[chunk.sequence] - 1, 0)
+            end, frames = chunk.start + chunk.rows, made[chunk.sequence]
+            assert end <= chunk.sequence.prompt_rows + max(frames - 1, 0)
+            assert chunk.completes == (end == chunk.sequence.prompt_rows and frames == 0)
         for sequence in plan.finishing:
             writes = sequence.prompt_rows + min(sequence.launched, sequence.frame_limit - 1)
             assert len(sequence.blocks) * 4 > writes
