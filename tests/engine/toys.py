@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -194,3 +195,13 @@ def end_after(monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], device: str
         return changed
 
     change_logits(monkeypatch, first)
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """An operation that makes the host wait for the device raises; waiting for an event is the collector's own."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
