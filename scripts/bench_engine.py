@@ -219,7 +219,7 @@ class Start:
 
 
 def step_shares(stats: Mapping[str, Any]) -> dict[str, float]:
-    """How much of all steps each kind was: decode alone, prompts alone, both mixed."""
+    """How much of all steps each kind was: decode alone, prompts alone, both mixed, one row of a frame again."""
     steps = stats.get("steps", {})
     return {kind: round(count / sum(steps.values()), 4) for kind, count in steps.items()}
 

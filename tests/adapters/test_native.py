@@ -194,6 +194,22 @@ def test_profiles_that_cannot_run_here_are_refused(monkeypatch: pytest.MonkeyPat
     NativeEngine(str(CUSTOM_VOICE), profile(max_num_batched_tokens=65, **invariant))
 
 
+def test_blocks_are_reserved_unless_the_profile_says_otherwise() -> None:
+    """Goes red when `capacity_scheduler_policy` does not reach the engine, or does what its other value should."""
+    small = {"max_num_seqs": 2, "max_model_len": 64, "block_size": 4, "num_kv_blocks": 16}
+    said = {}
+    for policy in ("guaranteed_no_evict", "max_utilization"):
+        overrides = {**small, "determinism": "batch_invariant", "capacity_scheduler_policy": policy}
+        engine = NativeEngine(str(CUSTOM_VOICE), profile(**overrides))
+        sampling = replace(engine.info().default_sampling, min_frames=40)
+        for name in ("a", "b"):
+            engine.submit(replace(REQUEST, id=name, max_frames=40, sampling=sampling))
+        chunks = list(engine.chunks())
+        said[policy] = {n: b"".join(c.pcm.tobytes() for c in chunks if c.request_id == n) for n in ("a", "b")}
+        assert (engine.stats()["preemptions"] > 0) is (policy == "max_utilization")
+    assert said["guaranteed_no_evict"] == said["max_utilization"]
+
+
 def test_what_the_engine_says_about_itself(custom_voice: NativeEngine) -> None:
     """Goes red when the records would name another device, number type, hop or level than the one that ran."""
     info = custom_voice.info()

@@ -14,7 +14,7 @@ import torch
 
 from tests.adapters.test_native import REQUEST, WORDS, clip, pcm, profile
 from tests.cli.harness import BASE
-from tests.engine.test_fused_gpu import no_waiting
+from tests.engine.toys import no_waiting
 from ttsbench.adapters import references
 from ttsbench.adapters.native import NativeEngine
 from ttsbench.adapters.references import Clip, ReferenceCache, ReferenceKey, References, passes

@@ -108,8 +108,8 @@ def run(attention: str, sabotage: str = "", padding: int = 0) -> float:
     """Three steps: prefill, prefill beside decode, decode of rows of three lengths."""
     paged = Paged(attention, sabotage)
     a, b, c = made(0, 5), made(1, 9), made(2, 3)
-    paged.step(StepPlan((), (PrefillChunk(a, 0, 5), PrefillChunk(b, 0, 4))), padding)
-    paged.step(StepPlan((a,), (PrefillChunk(b, 4, 5), PrefillChunk(c, 0, 3))), padding)
+    paged.step(StepPlan((), (PrefillChunk(a, 0, 5, True), PrefillChunk(b, 0, 4, False))), padding)
+    paged.step(StepPlan((a,), (PrefillChunk(b, 4, 5, True), PrefillChunk(c, 0, 3, True))), padding)
     paged.step(StepPlan((a, b, c), ()), padding)
     return paged.worst
 

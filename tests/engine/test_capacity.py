@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ttsbench.core import InvalidInput
-from ttsbench.engine.capacity import Budget, plan_blocks
+from ttsbench.engine.capacity import Budget, describe, plan_blocks
 
 BUDGET = Budget(total=1000, usable=900, held=300, graphs=100)
 
@@ -16,6 +18,15 @@ def test_as_many_blocks_as_wanted_or_as_fit() -> None:
     assert plan_blocks(wanted=3, least=2, block_bytes=100, budget=BUDGET) == 3
     assert plan_blocks(wanted=9, least=2, block_bytes=100, budget=BUDGET) == 5
     assert plan_blocks(wanted=9, least=5, block_bytes=100, budget=BUDGET) == 5
+
+
+def test_what_preempted_requests_may_keep_is_not_given_to_blocks() -> None:
+    """Else the first preemption finds no memory. Red if it is forgotten in what is left, or in what is said."""
+    budget = replace(BUDGET, histories=250)
+    assert budget.left == 250
+    assert plan_blocks(wanted=9, least=2, block_bytes=100, budget=budget) == 2
+    assert "set aside for preempted requests" in describe(budget)
+    assert "preempted" not in describe(BUDGET)
 
 
 @pytest.mark.parametrize("held", [300, 900, 2000])

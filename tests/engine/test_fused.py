@@ -283,7 +283,7 @@ def test_steps_are_counted_by_their_kind() -> None:
     rows = len(toy_prompt(first).rows)
     engine.speak([first])
     alone = -(-rows // 8)
-    assert engine.stats()["steps"] == {"decode": 5, "mixed": 0, "prefill": alone}
+    assert engine.stats()["steps"] == {"decode": 5, "mixed": 0, "prefill": alone, "replay": 0}
     engine.submit(replace(first, id="b", max_frames=12))
     for _ in range(alone + 1):
         engine.step()

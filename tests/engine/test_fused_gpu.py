@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -22,6 +21,7 @@ from tests.engine.toys import (
     assert_sound,
     change_logits,
     end_after,
+    no_waiting,
     request,
     requests,
     toy_prompt,
@@ -327,16 +327,6 @@ def test_nothing_is_compiled_while_settings_change() -> None:
         speak(eager, asked)
     assert compilations() == before
     assert engine.stats()["compilations"] == 0
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    """An operation that makes the host wait for the device raises; waiting for an event is the collector's own."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "graphs"])

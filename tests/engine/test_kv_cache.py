@@ -29,6 +29,18 @@ def test_input_rows_lie_where_the_block_table_says(blocks: list[int], start: int
     assert torch.equal(cache.inputs, expected)
 
 
+@pytest.mark.parametrize("blocks", [[7, 2, 9], [2, 3, 4], [4, 3, 2], [9, 0, 1]], ids=str)
+@pytest.mark.parametrize("count", [1, 4, 5, 12])
+def test_input_rows_are_read_where_they_were_written(blocks: list[int], count: int) -> None:
+    """And are a copy: the blocks are somebody else's next. Red with a view, or with blocks in order of their ids."""
+    cache = PagedCache(CONFIG, 10, 4, torch.device("cpu"), torch.float64)
+    rows = torch.randn(12, 3, dtype=torch.float64)
+    cache.write_inputs(blocks, rows, 0)
+    read = cache.read_inputs(blocks, count)
+    cache.inputs.fill_(-1)
+    assert torch.equal(read, rows[:count])
+
+
 def test_the_scratch_block_is_one_more_than_the_scheduler_knows() -> None:
     cache = PagedCache(CONFIG, 10, 4, torch.device("cpu"), torch.float32)
     assert cache.scratch_block == 10

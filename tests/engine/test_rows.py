@@ -37,7 +37,10 @@ def written(plan: StepPlan, rows: int, frames: int) -> dict[str, list[int]]:
     return {name: control.host[name][: rows if name in per_row else frames].tolist() for name in rows_layout(1, 1)}
 
 
-MIXED = StepPlan((made(0, 5, 5, 1),), (PrefillChunk(made(1, 9, 4, 0), 4, 5), PrefillChunk(made(2, 6, 0, 0), 0, 2)))
+MIXED = StepPlan(
+    (made(0, 5, 5, 1),),
+    (PrefillChunk(made(1, 9, 4, 0), 4, 5, completes=True), PrefillChunk(made(2, 6, 0, 0), 0, 2, completes=False)),
+)
 """A decode row at position 5, a prompt that completes, and one that does not."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -99,7 +100,7 @@ class ToyEngine(FusedEngine):
 
     def _commit(self, plan: StepPlan, output: StepOutput) -> None:
         for row, sequence in enumerate(plan.finishing):
-            if not output.ended[row] and sequence.slot >= 0:
+            if not output.ended[row] and not sequence.ended:
                 self.heard.setdefault(sequence.request.id, Heard()).codes.append(output.codes[row])
         super()._commit(plan, output)
 
@@ -124,6 +125,7 @@ class ToyEngine(FusedEngine):
         assert scheduler.blocks.free == scheduler.blocks.num_blocks
         assert not self._alive
         assert self._next_prompt is None
+        assert not self._suspended
         assert not self._out
         assert not self._urgent
         assert not self._flights
@@ -193,3 +195,13 @@ def end_after(monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], device: str
         return changed
 
     change_logits(monkeypatch, first)
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """An operation that makes the host wait for the device raises; waiting for an event is the collector's own."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

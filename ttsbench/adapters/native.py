@@ -208,6 +208,7 @@ def _options(profile: Profile, stream: bool, config: Qwen3TTSConfig) -> FusedOpt
         max_model_len=min(profile.max_model_len, config.talker.max_positions),
         block_size=profile.block_size,
         num_kv_blocks=profile.num_kv_blocks,
+        reserve_blocks=profile.capacity_scheduler_policy == "guaranteed_no_evict",
         chunk_frames=profile.codec_chunk_frames if stream else None,
         first_frame_at_once=stream and profile.talker_stream_first_audio,
         batch_invariant=profile.determinism == "batch_invariant",

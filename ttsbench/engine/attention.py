@@ -38,7 +38,7 @@ class TorchAttention:
         self.cache = cache
         self.rows = rows
         self.cos, self.sin = stack.cos[rows.positions, None], stack.sin[rows.positions, None]
-        self.num_decode = len(plan.decode)
+        self.num_decode = len(plan.decode) + (plan.replay is not None)  # a replay is a decode row but for its frame
         self.chunks: list[tuple[int, Tensor, Tensor]] = []
         for chunk in plan.prefill:
             seen = torch.arange(chunk.start + chunk.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class BlockPool:
-    """Fixed-size pages of the KV cache. A sequence takes all it may need on admission, so it never runs out midway."""
+    """Fixed-size pages of the KV cache."""
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         if num_blocks < 1 or block_size < 1:

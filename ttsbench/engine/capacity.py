@@ -1,4 +1,5 @@
-"""How many KV blocks fit: what is left of the device after weights, codec state and the largest step.
+"""How many KV blocks fit: what is left of the device after weights, codec state, the largest step, and what preempted
+requests may keep.
 
 That step is captured once (or run, where steps are eager) over a cache of no size to see what it takes; only then is
 the cache made. Graphs of the smaller buckets use the same working memory; what each adds for itself is small, and part
@@ -15,6 +16,7 @@ import torch
 
 from ttsbench.core import InvalidInput, Problem
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.preemption import most_bytes
 from ttsbench.engine.runner import Runner, RunnerOptions
 from ttsbench.models.qwen3_tts.codec_stream import StreamingCodec
 from ttsbench.models.qwen3_tts.config import Qwen3TTSConfig
@@ -36,10 +38,12 @@ class Budget:
     """By weights, codec state and whatever else is there already."""
     graphs: int
     """By captured steps and their working memory."""
+    histories: int = 0
+    """Not held yet: what preempted requests may keep at most."""
 
     @property
     def left(self) -> int:
-        return self.usable - self.held - self.graphs
+        return self.usable - self.held - self.graphs - self.histories
 
 
 def plan_blocks(wanted: int, least: int, block_bytes: int, budget: Budget) -> int:
@@ -54,9 +58,10 @@ def plan_blocks(wanted: int, least: int, block_bytes: int, budget: Budget) -> in
 
 def describe(budget: Budget) -> str:
     """What went where, for people."""
+    histories = f"{budget.histories / 1e9:.2f} GB set aside for preempted requests, " if budget.histories else ""
     return (
         f"{budget.held / 1e9:.2f} GB weights and codec state, {budget.graphs / 1e9:.2f} GB graphs and working memory, "
-        f"{(budget.total - budget.usable) / 1e9:.2f} GB left alone"
+        f"{histories}{(budget.total - budget.usable) / 1e9:.2f} GB left alone"
     )
 
 
@@ -95,7 +100,18 @@ def measure(
     del trial
     gc.collect()
     torch.cuda.empty_cache()
-    return Budget(total, int(total * share), total - free, taken)
+    histories = most_preempted(options) * history_bytes(config, codec, options, packed.dtype)
+    return Budget(total, int(total * share), total - free, taken, histories)
+
+
+def history_bytes(config: Qwen3TTSConfig, codec: StreamingCodec, options: RunnerOptions, dtype: torch.dtype) -> int:
+    """What each active request may have to keep when it is preempted; 0 where none is."""
+    return most_bytes(config, codec, options.max_model_len, dtype) if options.preempts else 0
+
+
+def most_preempted(options: RunnerOptions) -> int:
+    """Requests that may be preempted at one time: the oldest one never is."""
+    return options.max_num_seqs - 1
 
 
 def describe_runner(runner: Runner) -> str:
@@ -107,6 +123,9 @@ def describe_runner(runner: Runner) -> str:
         f"{options.max_num_seqs} slots (codec state {options.max_num_seqs * codec.bytes_per_slot / 1e6:.0f} MB), "
         f"{options.num_blocks} KV blocks of {options.block_size} positions ({size / 1e6:.0f} MB)"
     )
+    if each := history_bytes(runner.config, codec, options, runner.cache.kv.dtype):
+        total = most_preempted(options) * each
+        text += f", preempted requests up to {total / 1e6:.0f} MB ({each / 1e6:.1f} MB each: history and codec state)"
     if not runner.on_gpu:
         return text
     free, total = torch.cuda.mem_get_info(runner.device)

@@ -24,6 +24,7 @@ import numpy as np
 from ttsbench.core import AudioChunk, EmitReason, Finish, FinishReason, RowError, SpeechRequest
 from ttsbench.engine import capacity
 from ttsbench.engine.blocks import BlockPool, SlotPool
+from ttsbench.engine.preemption import Suspended
 from ttsbench.engine.runner import MAX_IN_FLIGHT, Flight, Runner, RunnerOptions, StepOutput
 from ttsbench.engine.scheduler import Scheduler, Sequence, StepPlan
 from ttsbench.models.qwen3_tts.codec_decoder import CodecDecoder
@@ -49,6 +50,10 @@ class FusedOptions:
     block_size: int = 16
     num_kv_blocks: int | None = None
     """None: enough for every slot at `max_model_len`, or on a GPU as many of those as fit."""
+    reserve_blocks: bool = True
+    """A request starts when all KV blocks that it may ever need are free. False: it takes them as it grows, so that
+    more requests run at once, and where none are left the newest is preempted and resumed later.
+    """
     chunk_frames: int | None = 1
     """Frames of an emitted chunk; None holds the whole utterance back until it ends."""
     first_frame_at_once: bool = False
@@ -98,6 +103,7 @@ class FusedEngine:
             BlockPool(self.runner.options.num_blocks, options.block_size),
             options.max_num_batched_tokens,
             INVARIANT_PREFILL_TILE if self._alone else 1,
+            options.reserve_blocks,
         )
         behind = options.steps_behind if options.steps_behind is not None else int(self.runner.on_gpu)
         if not 0 <= behind < MAX_IN_FLIGHT:
@@ -108,7 +114,9 @@ class FusedEngine:
         self._urgent: deque[AudioChunk] = deque()
         self._out: deque[AudioChunk] = deque()
         self._next_prompt: tuple[Sequence, Prompt] | None = None
-        self._counts = {"decode": 0, "mixed": 0, "prefill": 0}
+        self._suspended: dict[Sequence, Suspended] = {}
+        self._preemptions = 0
+        self._counts = {"decode": 0, "mixed": 0, "prefill": 0, "replay": 0}
 
     def submit(self, request: SpeechRequest) -> None:
         """Queue a request. Raises ValueError when its id is still in use."""
@@ -152,8 +160,10 @@ class FusedEngine:
         self._collect()
 
     def stats(self) -> dict[str, Any]:
-        """Steps so far by kind, codecs primed; on a GPU replays by graph and kernels compiled after the warm-up."""
-        return {"steps": dict(self._counts), **self.runner.stats()}
+        """Steps so far by kind, preemptions, codecs primed; on a GPU also replays by graph, and kernels compiled after
+        the warm-up.
+        """
+        return {"steps": dict(self._counts), "preemptions": self._preemptions, **self.runner.stats()}
 
     def _launch(self) -> None:
         """Schedule one step and send it off."""
@@ -168,11 +178,11 @@ class FusedEngine:
                 self._settle()
             for plan in plans:
                 self._collect()
-                if plan.decode and plan.decode[0].ended:
+                if plan.sequences[0].ended:
                     continue  # one sequence a plan, and what has just landed was its end
                 self._flights.append(self.runner.launch(plan))
                 self.scheduler.advance(plan)
-                self._counts["decode" if not plan.prefill else "mixed" if plan.decode else "prefill"] += 1
+                self._counts[plan.kind] += 1
 
     def _collect(self) -> None:
         """Take in steps until only as many are under way as may be.
@@ -194,17 +204,49 @@ class FusedEngine:
             self._commit(flight.plan, output)
 
     def _schedule(self) -> list[StepPlan]:
-        """Admit what fits, then plan; at `batch_invariant` on a CPU one plan per sequence and prefill tile."""
+        """Admit what fits, then plan; at `batch_invariant` on a CPU one plan per sequence, prefill tile, and row of a
+        frame that is computed again: alone, as it was the first time.
+        """
         self._announce()
         while (sequence := self.scheduler.candidate()) is not None:
             if not self._admit(sequence):
                 break
         self.runner.prime()
+        if not self.options.reserve_blocks:
+            self._make_room()
         plan = self.scheduler.plan()
         if not self._alone:
             return [plan] if plan.decode or plan.prefill else []
         alone = [StepPlan((s,), ()) for s in plan.decode]
-        return alone + [StepPlan((), (tile,)) for chunk in plan.prefill for tile in chunk.tiles(INVARIANT_PREFILL_TILE)]
+        for chunk in plan.prefill:
+            if chunk.start < chunk.sequence.prompt_rows:
+                alone += [StepPlan((), (tile,)) for tile in chunk.tiles(INVARIANT_PREFILL_TILE)]
+            else:
+                alone += [StepPlan((), (), row) for row in chunk.tiles(1)]
+        return alone
+
+    def _make_room(self) -> None:
+        """Give every running sequence the blocks of its next step, oldest first; for those the newest make way."""
+        for sequence in tuple(self.scheduler.running):
+            while sequence.slot >= 0:
+                taken = self.scheduler.grow(sequence)
+                if taken is None:
+                    self._preempt(self.scheduler.running[-1])
+                    continue
+                if taken:
+                    self.runner.state.put_blocks(sequence.slot, sequence.blocks)
+                break
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Take slot and blocks from a running sequence; what is under way for it still counts."""
+        try:
+            kept = self.runner.suspend(sequence.slot, sequence.blocks, sequence.input_rows)
+        except Exception as error:
+            self._fail(sequence, "could not be preempted", error)
+            return
+        self.scheduler.preempt(sequence)
+        self._suspended[sequence] = kept
+        self._preemptions += 1
 
     def _announce(self) -> None:
         """Say which requests are about to start, if there are several."""
@@ -222,8 +264,10 @@ class FusedEngine:
             log.exception("%d requests could not be made ready together", len(new))
 
     def _admit(self, sequence: Sequence) -> bool:
-        """Start the candidate, or end it alone if it cannot run. False when it must wait for KV blocks."""
+        """Start or resume the candidate, or end it alone if it cannot run. False when it must wait for KV blocks."""
         try:
+            if sequence in self._suspended:
+                return self._resume(sequence)
             prompt = self._prompt_of(sequence)
             frame_limit = self._frame_limit(sequence.request, len(prompt.rows))
             if not self.scheduler.admit(sequence, len(prompt.rows), frame_limit, len(prompt.trailing)):
@@ -233,9 +277,21 @@ class FusedEngine:
         except RowError as error:
             self._end(sequence, Finish(FinishReason.FAILED, error.code, str(error)))
         except Exception as error:
-            log.exception("request %s could not be started", sequence.request.id)
-            self._end(sequence, Finish(FinishReason.FAILED, "internal", f"{type(error).__name__}: {error}"))
+            self._fail(sequence, "could not be started", error)
         return True
+
+    def _resume(self, sequence: Sequence) -> bool:
+        """Let a preempted sequence go on in any slot. False when it must wait for KV blocks."""
+        if not self.scheduler.admit(sequence, sequence.prompt_rows, sequence.frame_limit, sequence.text_rows):
+            return False
+        kept = self._suspended.pop(sequence)
+        self.runner.resume(sequence.slot, sequence.blocks, sequence.request, kept, sequence.frame_limit)
+        return True
+
+    def _fail(self, sequence: Sequence, what: str, error: Exception) -> None:
+        """An error of ours ends the request that met it, and no other."""
+        log.error("request %s %s", sequence.request.id, what, exc_info=error)
+        self._end(sequence, Finish(FinishReason.FAILED, "internal", f"{type(error).__name__}: {error}"))
 
     def _prompt_of(self, sequence: Sequence) -> Prompt:
         """The candidate's prompt, made once even if it then has to wait for blocks."""
@@ -255,7 +311,7 @@ class FusedEngine:
         """Move the host's bookkeeping on and queue this step's chunks."""
         now = time.monotonic_ns()
         for row, sequence in enumerate(plan.finishing):
-            if sequence.slot < 0:
+            if sequence.ended:
                 continue  # it ended, or was cancelled, when this step was already under way
             if fault := self._fault(output, row):
                 self._end(sequence, Finish(FinishReason.FAILED, fault[0], f"{fault[1]} in frame {sequence.frames}"))
@@ -293,7 +349,8 @@ class FusedEngine:
         """Queue the one final chunk with all frames still held, and free everything the sequence has."""
         if self._next_prompt is not None and self._next_prompt[0] is sequence:
             self._next_prompt = None
-        limit = sequence.frame_limit if sequence.slot >= 0 else None  # known once the prompt is
+        self._suspended.pop(sequence, None)
+        limit = sequence.frame_limit if sequence.prompt_rows else None  # known once the prompt is
         counted = replace(finish, frames_generated=sequence.frames, frame_limit=limit)
         self._queue(sequence, time.monotonic_ns(), counted)
         self.scheduler.drop(sequence)
@@ -356,6 +413,7 @@ def _runner(config: Qwen3TTSConfig, talker: Talker, decoder: CodecDecoder, optio
         graphs=packed.device.type == "cuda" and not options.enforce_eager,
         batch_invariant=options.batch_invariant,
         context_frames=options.context_frames,
+        preempts=not options.reserve_blocks,
     )
     if packed.device.type == "cuda":
         least = per_slot if options.num_kv_blocks is None else wanted

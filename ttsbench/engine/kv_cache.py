@@ -47,6 +47,11 @@ class PagedCache:
             self.inputs[first : first + count].copy_(rows[done : done + count])
             done += count
 
+    def read_inputs(self, blocks: list[int], count: int) -> Tensor:
+        """The first `count` input rows [count, D] of a sequence that owns `blocks`, in memory of their own."""
+        runs = _runs(blocks, self.block_size, 0, count)
+        return torch.cat([self.inputs[first : first + length] for first, length in runs])
+
 
 def _runs(blocks: list[int], block_size: int, start: int, count: int) -> Iterator[tuple[int, int]]:
     """(first cache position, length) of stretches that lie side by side, so that few copies write many rows."""

@@ -63,6 +63,10 @@ class StepProgram:
         """A step of decode rows alone: each slot has one row, and each row yields a frame."""
         self.frame.run(self.talker(rows, plan, query_len=1))
 
+    def replay(self, rows: int, plan: StepPlan | None = None) -> None:
+        """The talker of a decode step without the frame, which was made before: the same keys and values."""
+        self.talker(rows, plan, query_len=1)
+
     def mixed(self, rows: int, plan: StepPlan | None = None) -> None:
         """Talker over decode rows and prompt chunks; up to all rows may be of one slot."""
         self.hidden[:rows] = self.talker(rows, plan, query_len=rows).finished()

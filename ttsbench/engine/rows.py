@@ -52,7 +52,7 @@ class RowWriter:
         slots = [s.slot for s in plan.decode]
         positions = [s.next_position for s in plan.decode]
         ends = list(range(len(slots)))
-        for chunk in plan.prefill:
+        for chunk in plan.chunks:
             slots += [chunk.sequence.slot] * chunk.rows
             positions += range(chunk.start, chunk.start + chunk.rows)
             if chunk.completes:

@@ -24,6 +24,7 @@ from ttsbench.engine.buckets import Buckets, bucket
 from ttsbench.engine.control import Control
 from ttsbench.engine.graphs import Graphs
 from ttsbench.engine.kv_cache import PagedCache
+from ttsbench.engine.preemption import Suspended
 from ttsbench.engine.priming import PART, Primer
 from ttsbench.engine.program import StepProgram
 from ttsbench.engine.rows import RowWriter, Scratch, rows_layout
@@ -98,6 +99,8 @@ class RunnerOptions:
     """
     context_frames: int | None = None
     """Length of reference context for which priming is captured too."""
+    preempts: bool = False
+    """Sequences may be preempted: there has to be room for what they keep."""
 
 
 class Runner:
@@ -210,6 +213,25 @@ class Runner:
             with self._side_of_main():
                 self.primer.run(self.codec_graphs if self.options.graphs else None)
 
+    @torch.inference_mode()
+    def suspend(self, slot: int, blocks: list[int], input_rows: int) -> Suspended:
+        """What a request in `slot` has to keep when it goes, as all steps launched so far leave it."""
+        with self.context():
+            inputs = self.cache.read_inputs(blocks, input_rows)
+            seen, pad = self.state.seen[slot].clone(), self.state.pads[slot].clone()
+        with self._side_of_main():
+            return Suspended(inputs, seen, pad, self.codec.save(slot))
+
+    @torch.inference_mode()
+    def resume(self, slot: int, blocks: list[int], request: SpeechRequest, kept: Suspended, frame_limit: int) -> None:
+        """Make any slot ready to go on with a request. Its keys and values are for steps to compute."""
+        with self.context():
+            self.state.start(slot, blocks, request, frame_limit, kept.pad)
+            self.state.seen[slot].copy_(kept.seen)
+            self.cache.write_inputs(blocks, kept.inputs, 0)
+        with self._side_of_main():
+            self.codec.restore(slot, kept.codec)
+
     def stats(self) -> dict[str, Any]:
         """Codecs primed. On a GPU kernels compiled after the warm-up, replays by graph `part:bucket` (eager: none)."""
         primed = {"priming": dict(self.primer.counts)}
@@ -228,7 +250,7 @@ class Runner:
         self.rows.write(plan, rows, frames)
         with self.context():
             self.control.send()
-            self._main_part(rows, frames, mixed=bool(plan.prefill))
+            self._main_part(plan, rows, frames)
             landing = self._codec_part(spoken) if spoken else None
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(self.side if frames else self.main)
@@ -238,7 +260,7 @@ class Runner:
     def sizes(self, plan: StepPlan, padded: bool) -> tuple[int, int, int]:
         """Packed rows of a step, those that yield a frame, and those of its codec; `padded`: as graphs run it."""
         frames = len(plan.finishing)
-        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.prefill)
+        rows = len(plan.decode) + sum(chunk.rows for chunk in plan.chunks)
         if not padded:
             return rows, frames, frames
         spoken = bucket(self.buckets.codec, frames) if frames else 0
@@ -259,7 +281,9 @@ class Runner:
         rows, frames, _ = self.sizes(plan, padded=False)
         self.rows.write(plan, rows, frames)
         program = self.program
-        if not plan.prefill:
+        if plan.replay is not None:
+            program.replay(rows, plan)
+        elif not plan.prefill:
             program.decode(rows, plan)
         else:
             program.mixed(rows, plan)
@@ -271,8 +295,8 @@ class Runner:
         program.codec(frames)
         return Flight(plan, program.packed_output[:frames].numpy().copy(), None)
 
-    def _main_part(self, rows: int, frames: int, mixed: bool) -> None:
-        if not mixed:
+    def _main_part(self, plan: StepPlan, rows: int, frames: int) -> None:
+        if not plan.prefill:
             self._go("decode", rows)
             return
         self._go("mixed", rows)

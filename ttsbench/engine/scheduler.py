@@ -1,8 +1,14 @@
 """Which sequences run in the next step: plain Python over small integers.
 
 Every running sequence whose prompt is done decodes one frame; what is left of the token budget goes to prompts, the
-longest waiting first, in chunks. A waiting sequence is admitted when a slot and all the KV blocks it may ever need
-are free, so a running one never stalls for memory.
+longest waiting first, in chunks. A waiting sequence is admitted when a slot and KV blocks are free for it.
+
+Which blocks is one of two policies. `reserve`: all that it may ever need, so that a running one never stalls for
+memory. Otherwise those of its prompt, and more as it grows; when there are none left, the newest running sequence is
+preempted. It gives back slot and blocks and waits in front of all others; once it is back, its keys and values are
+computed again, of the prompt and then of the frames that it has. So running and then waiting sequences always stand in
+the order in which they came, no more of them are running or preempted than there are slots, and the oldest one, for
+which the blocks of the whole pool suffice, is never preempted.
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ class Sequence:
     slot: int = -1
     blocks: list[int] = field(default_factory=list)
     prefilled: int = 0
-    """Prompt rows handed to the device."""
+    """Rows of the prompt handed to the device, and of a sequence that was preempted those that are computed again."""
     launched: int = 0
     """Frames asked of the device. It may run ahead of what is known to have come back, past the end of speech too."""
     frames: int = 0
@@ -38,10 +44,14 @@ class Sequence:
     chunks: int = 0
     announced: bool = False
     """Whether the maker of prompts has been told that it comes."""
+    replay_rows: int = 0
+    """Rows behind the prompt that a resumed sequence computes again: inputs of frames that it has."""
+    ended: bool = False
+    """It has had its last chunk and holds nothing; what is still under way for it is nobody's."""
 
     @property
     def decoding(self) -> bool:
-        return self.prefilled == self.prompt_rows
+        return self.prefilled == self.prompt_rows + self.replay_rows
 
     @property
     def next_position(self) -> int:
@@ -49,35 +59,59 @@ class Sequence:
         return self.prompt_rows + self.launched - 1
 
     @property
-    def ended(self) -> bool:
-        """It holds no slot any more; what is still under way for it is nobody's."""
-        return self.slot < 0
+    def input_rows(self) -> int:
+        """Positions that hold an input: of the prompt, of the frames so far, and of text that waits."""
+        return self.prompt_rows + min(max(self.text_rows, self.launched), self.frame_limit)
+
+    @property
+    def places(self) -> int:
+        """Positions that need a block before its next frame: its inputs, and the input that follows from the frame."""
+        return self.prompt_rows + min(max(self.text_rows, self.launched + 1), self.frame_limit)
 
 
 @dataclass(frozen=True)
 class PrefillChunk:
-    """Prompt rows [start, start + rows) of one sequence."""
+    """Rows [start, start + rows) of one sequence: of its prompt, or behind it if it was preempted."""
 
     sequence: Sequence
     start: int
     rows: int
-
-    @property
-    def completes(self) -> bool:
-        return self.start + self.rows == self.sequence.prompt_rows
+    completes: bool
+    """The first frame comes of its last row. Not where that frame was made before, in an earlier life."""
 
     def tiles(self, size: int) -> list[PrefillChunk]:
         """The same rows in pieces of `size`, the last one shorter."""
         end = self.start + self.rows
-        return [PrefillChunk(self.sequence, at, min(size, end - at)) for at in range(self.start, end, size)]
+        return [
+            PrefillChunk(self.sequence, at, min(size, end - at), self.completes and at + size >= end)
+            for at in range(self.start, end, size)
+        ]
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """One step: sequences that decode a frame, then prompt chunks."""
+    """One step: sequences that decode a frame, then prompt chunks. Or a replay and nothing else."""
 
     decode: tuple[Sequence, ...]
     prefill: tuple[PrefillChunk, ...]
+    replay: PrefillChunk | None = None
+    """One row that decoded a frame before: the same again, but for the frame."""
+
+    @property
+    def chunks(self) -> tuple[PrefillChunk, ...]:
+        """Rows that are not decoding ones."""
+        return self.prefill if self.replay is None else (self.replay,)
+
+    @property
+    def sequences(self) -> tuple[Sequence, ...]:
+        return (*self.decode, *(chunk.sequence for chunk in self.chunks))
+
+    @property
+    def kind(self) -> str:
+        """What a step of it is counted as: of decoding rows alone, of prompt rows alone, mixed, or a replay."""
+        if self.replay is not None:
+            return "replay"
+        return "decode" if not self.prefill else "mixed" if self.decode else "prefill"
 
     @property
     def finishing(self) -> tuple[Sequence, ...]:
@@ -88,10 +122,13 @@ class StepPlan:
 class Scheduler:
     """Waiting and running sequences, their slots and blocks.
 
-    `prefill_tile` > 1 cuts prompts only at its multiples, so that how a prompt is cut does not depend on the load.
+    `prefill_tile` > 1 cuts prompts only at its multiples and where they end, so that how a prompt is cut depends
+    neither on the load nor on preemptions. `reserve`: the policy above.
     """
 
-    def __init__(self, slots: SlotPool, blocks: BlockPool, token_budget: int, prefill_tile: int = 1) -> None:
+    def __init__(
+        self, slots: SlotPool, blocks: BlockPool, token_budget: int, prefill_tile: int = 1, reserve: bool = True
+    ) -> None:
         if token_budget < slots.num_slots - 1 + prefill_tile:
             raise ValueError(
                 f"max_num_batched_tokens {token_budget} leaves no room for a prompt beside "
@@ -101,6 +138,7 @@ class Scheduler:
         self.blocks = blocks
         self.token_budget = token_budget
         self.prefill_tile = prefill_tile
+        self.reserve = reserve
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
 
@@ -112,26 +150,53 @@ class Scheduler:
         return self.waiting[0] if self.waiting and self.slots.free else None
 
     def admit(self, sequence: Sequence, prompt_rows: int, frame_limit: int, text_rows: int = 0) -> bool:
-        """Give the candidate its slot and blocks. False, with nothing taken, while blocks are short."""
-        blocks = self.blocks.take(self.blocks.needed(prompt_rows + frame_limit))
+        """Give the candidate a slot and blocks. False, with nothing taken, while blocks are short.
+
+        Blocks that are not reserved are short while one is missing for each that runs: the next step might preempt.
+        """
+        sequence.prompt_rows, sequence.frame_limit, sequence.text_rows = prompt_rows, frame_limit, text_rows
+        needed = self.blocks.needed(prompt_rows + frame_limit if self.reserve else sequence.places)
+        if not self.reserve and self.blocks.free < needed + len(self.running):
+            return False
+        blocks = self.blocks.take(needed)
         if blocks is None:
             return False
         self.waiting.remove(sequence)
-        sequence.prompt_rows, sequence.frame_limit, sequence.blocks = prompt_rows, frame_limit, blocks
-        sequence.text_rows = text_rows
-        sequence.slot = self.slots.take()
+        sequence.blocks, sequence.slot = blocks, self.slots.take()
+        sequence.replay_rows = max(sequence.launched - 1, 0)
         self.running.append(sequence)
         return True
 
+    def grow(self, sequence: Sequence) -> list[int] | None:
+        """The blocks that a running sequence takes for its next step, mostly none. None, and nothing taken, when too
+        few are free: then somebody has to be preempted.
+        """
+        blocks = self.blocks.take(max(0, self.blocks.needed(sequence.places) - len(sequence.blocks)))
+        if blocks is not None:
+            sequence.blocks += blocks
+        return blocks
+
+    def preempt(self, sequence: Sequence) -> None:
+        """Send the newest running sequence back to the front of those that wait, without slot and blocks."""
+        if sequence is not self.running[-1]:
+            raise ValueError(f"{sequence.request.id} is not the newest that runs: {self.running[-1].request.id} is")
+        self._release(sequence)
+        sequence.prefilled = 0
+        self.waiting.appendleft(sequence)
+
     def drop(self, sequence: Sequence) -> None:
-        """Remove a sequence, wherever it is, and free everything it holds at once."""
+        """End a sequence, wherever it is, and free everything it holds at once."""
         if sequence in self.running:
-            self.running.remove(sequence)
-            self.blocks.give_back(sequence.blocks)
-            self.slots.give_back(sequence.slot)
-            sequence.blocks, sequence.slot = [], -1
+            self._release(sequence)
         else:
             self.waiting.remove(sequence)
+        sequence.ended = True
+
+    def _release(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self.blocks.give_back(sequence.blocks)
+        self.slots.give_back(sequence.slot)
+        sequence.blocks, sequence.slot = [], -1
 
     def plan(self) -> StepPlan:
         """The next step, in admission order. Empty when nothing runs."""
@@ -144,18 +209,25 @@ class Scheduler:
             rows = self._chunk(sequence, left)
             if rows == 0:
                 break
-            prefill.append(PrefillChunk(sequence, sequence.prefilled, rows))
+            end = sequence.prefilled + rows
+            completes = end == sequence.prompt_rows and sequence.launched == 0
+            prefill.append(PrefillChunk(sequence, sequence.prefilled, rows, completes))
             left -= rows
         return StepPlan(decode, tuple(prefill))
 
     @staticmethod
     def advance(plan: StepPlan) -> None:
         """The plan is on its way: move on what depends on nothing that comes back."""
-        for chunk in plan.prefill:
+        for chunk in plan.chunks:
             chunk.sequence.prefilled += chunk.rows
         for sequence in plan.finishing:
             sequence.launched += 1
 
     def _chunk(self, sequence: Sequence, budget: int) -> int:
-        rest = sequence.prompt_rows - sequence.prefilled
+        """Rows for which the budget has room."""
+        rest = sequence.prompt_rows + sequence.replay_rows - sequence.prefilled
+        if self.prefill_tile > 1:
+            if sequence.prefilled >= sequence.prompt_rows:
+                return min(rest, budget)  # they run one by one
+            rest -= sequence.replay_rows
         return rest if rest <= budget else budget // self.prefill_tile * self.prefill_tile

@@ -66,11 +66,15 @@ class SlotState:
         host["limits"][slot] = frame_limit
         host["min_frames"][slot] = min(request.sampling.min_frames, np.iinfo(np.int32).max)
         host["penalty"][slot] = request.sampling.repetition_penalty
-        host["tables"][slot, : len(blocks)] = blocks
+        self.put_blocks(slot, blocks)
         self._set_draws("talker", slot, request.sampling.talker)
         self._set_draws("predictor", slot, request.sampling.code_predictor)
         self.seen[slot].zero_()
         self.pads[slot].copy_(pad)
+
+    def put_blocks(self, slot: int, blocks: list[int]) -> None:
+        """The blocks of `slot`, in the order of their positions."""
+        self.control.host["tables"][slot, : len(blocks)] = blocks
 
     def _set_draws(self, part: str, slot: int | slice, params: DrawParams) -> None:
         host = self.control.host

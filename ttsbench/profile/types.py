@@ -20,6 +20,7 @@ Pipeline = Literal["qwen3_tts_fused", "qwen3_tts"]
 EngineKind = Literal["native"]
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+CapacityPolicy = Literal["guaranteed_no_evict", "max_utilization"]
 Determinism = Literal["seeded", "batch_invariant"]
 TokenizerSplit = Literal["qwen2", "mistral"]
 
@@ -87,6 +88,10 @@ class Profile:
     block_size: int = setting(whole(at_least=1), 16)
     """Tokens of one KV block."""
     num_kv_blocks: int | None = setting(or_null(whole(at_least=1), "enough for every slot at max_model_len"), None)
+    capacity_scheduler_policy: CapacityPolicy = setting(one_of(*get_args(CapacityPolicy)), "guaranteed_no_evict")
+    """As in TensorRT-LLM: a request starts when all KV blocks that it may need are free; or it takes them as it grows,
+    and the newest are preempted where none are left.
+    """
     gpu_memory_utilization: float = setting(number(above=0, at_most=1), 0.9)
     """Share of a GPU's memory that weights, state, graphs and KV blocks may take together."""
     enforce_eager: bool = setting(flag(), False)

@@ -127,6 +127,32 @@ def test_a_reset_slot_restarts_like_new_and_alone(decoder: CodecDecoder) -> None
     assert worst(rest, decoder.decode(codes[1:2])[:, 100 * DECODER.hop :]) <= TOLERANCE[torch.float64]
 
 
+@pytest.mark.parametrize("frames", [0, 1, 100])
+def test_a_saved_stream_goes_on_in_any_slot(decoder: CodecDecoder, frames: int) -> None:
+    """To the bit, though the slot it left decodes another stream meanwhile and the one it comes to holds NaN. For the
+    red see `test_a_restore_that_does_nothing_is_noticed`; also if `save` keeps views.
+    """
+    codes = random_codes(DECODER, 2, 130)
+    stay, move = StreamingCodec(decoder, num_slots=2), StreamingCodec(decoder, num_slots=2)
+    for codec in (stay, move):
+        stream(codec, codes[:1, :frames], [0], [frames])
+    saved = move.save(0)
+    move.reset([0])
+    stream(move, codes[1:], [0], [130])
+    poison(move, 1)
+    move.restore(1, saved)
+    rest = codes[:1, frames:]
+    assert torch.equal(stream(move, rest, [1], [1] * rest.shape[1]), stream(stay, rest, [0], [1] * rest.shape[1]))
+    assert all(torch.equal(ours[1], theirs[0]) for ours, theirs in zip(move.state, stay.state, strict=True))
+
+
+def poison(codec: StreamingCodec, slot: int) -> None:
+    """What a slot could hold at the worst."""
+    codec.position[slot] = 7
+    for tensor in codec.state[1:]:
+        tensor[slot] = float("nan")
+
+
 def test_unwritten_ring_rows_are_masked_by_position(decoder: CodecDecoder) -> None:
     """Large keys and values in rows that no frame has written change nothing. Goes red without `k >= 0`."""
     codes = random_codes(DECODER, 1, 90)
@@ -246,3 +272,20 @@ def test_a_reset_that_forgets_one_kind_of_state_is_noticed(decoder: CodecDecoder
     for tensor, before in zip(kept, old, strict=True):
         tensor.copy_(before)
     assert error(decoder, codec) > NOTICED
+
+
+@pytest.mark.parametrize("forgotten", ["position", "tails", "keys", "values", "everything"])
+def test_a_restore_that_does_nothing_is_noticed(decoder: CodecDecoder, forgotten: str) -> None:
+    """Or that leaves out one kind of state."""
+    codes = random_codes(DECODER, 1, 40)
+    codec = StreamingCodec(decoder, num_slots=2)
+    stream(codec, codes[:, :20], [0], [20])
+    saved = codec.save(0)
+    poison(codec, 1)
+    if forgotten != "everything":
+        codec.restore(1, saved)
+        kind = [codec.position] if forgotten == "position" else getattr(codec, forgotten)
+        for tensor in kind:
+            tensor[1] = 7 if forgotten == "position" else float("nan")
+    gap = worst(stream(codec, codes[:, 20:], [1], [20]), decoder.decode(codes)[:, 20 * decoder.hop :])
+    assert not gap <= TOLERANCE[torch.float64]

@@ -15,12 +15,23 @@ Shapes: S slots, B rows of a step, n frames of a step, Q codebooks, C channels, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ttsbench.models.qwen3_tts.codec_decoder import CodecDecoder
 from ttsbench.models.qwen3_tts.codec_past import attention, visibility
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """The past of one stream, away from any slot."""
+
+    position: Tensor
+    """int64, no dimensions: frames seen."""
+    past: Tensor
+    """Its tails and rings, one after another, in memory of their own."""
 
 
 class StreamingCodec:
@@ -68,6 +79,17 @@ class StreamingCodec:
             self.position[slot].zero_()
             torch._foreach_zero_(self._past(slot))
 
+    def save(self, slot: int) -> StreamState:
+        """A copy of all that `slot` knows of its stream."""
+        return StreamState(self.position[slot].clone(), torch.cat([part.flatten() for part in self._past(slot)]))
+
+    def restore(self, slot: int, state: StreamState) -> None:
+        """Let the stream go on in `slot`, whatever that held before."""
+        past = self._past(slot)
+        saved = torch.split(state.past, [part.numel() for part in past])
+        self.position[slot].copy_(state.position)
+        torch._foreach_copy_(past, [piece.view_as(part) for piece, part in zip(saved, past, strict=True)])
+
     def step(self, codes: Tensor, slots: Tensor) -> Tensor:
         """PCM [B, n * hop] of the next n frames `codes` [B, n, Q] int64 of the streams in `slots` [B] int64, each once.
 
@@ -81,7 +103,7 @@ class StreamingCodec:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     def _past(self, slot: int) -> list[Tensor]:
-        """All tails and rings of one slot: of one dtype and contiguous, so that one launch clears them.
+        """All tails and rings of one slot: of one dtype and contiguous, so that one launch clears or copies them.
 
         Kept, as it takes the host longer to find so many pieces than to clear them.
         """
