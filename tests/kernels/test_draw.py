@@ -6,7 +6,7 @@ what it imports lazily needs Triton.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.emulated import EmulatedModule
+from tests.kernels.emulated import EmulatedModule, changed, tensors
 from tests.kernels.interpreted import run_interpreted
 from ttsbench.core import DrawParams
 from ttsbench.kernels import draw
@@ -47,20 +47,32 @@ def kernel(name: str) -> Draws:
 
     if name == "cuda":
         return cuda
+    return emulated()
+
+
+def emulated(other: Path | None = None, memory: Sequence[Tensor] = ()) -> Draws:
+    """The CUDA kernel, or that of another source, on a CPU; loads and stores past L1 may touch `memory` alone if given.
+
+    Threads go in an order of their own: in theirs, a barrier that is missing would not be missed.
+    """
+    from ttsbench.kernels.draw import cuda
+
+    def compile_kernel(
+        source: Path, defines: Mapping[str, int | str], name: str, device: torch.device
+    ) -> SimpleNamespace:
+        assert device == torch.device("cpu")
+        kernel = EmulatedModule(other or source, defines).function(name)
+
+        def launch(*what: Any, programmatic: bool) -> None:
+            assert programmatic
+            kernel.launch(*what, programmatic=True, seed=7, memory=memory)
+
+        return SimpleNamespace(launch=launch)
+
     return SimpleNamespace(
-        draw_code=partial(cuda.draw_code, compile_kernel=emulated),
-        draw_first_code=partial(cuda.draw_first_code, compile_kernel=emulated),
+        draw_code=partial(cuda.draw_code, compile_kernel=compile_kernel),
+        draw_first_code=partial(cuda.draw_first_code, compile_kernel=compile_kernel),
     )
-
-
-def emulated(source: Path, defines: Mapping[str, int | str], name: str) -> SimpleNamespace:
-    """Threads in an order of their own: in theirs, a barrier that is missing would not be missed."""
-
-    def launch(*what: Any, programmatic: bool) -> None:
-        assert programmatic
-        EmulatedModule(source, defines).function(name).launch(*what, seed=7)
-
-    return SimpleNamespace(launch=launch)
 
 
 def steady_rows(given: Inputs) -> Tensor:
@@ -139,6 +151,64 @@ def test_the_emulated_kernel_draws_what_the_reference_draws():
 def test_the_kernel_draws_what_the_reference_draws_on_a_gpu(name: str):
     """Red for what the interpreter cannot know: a fused multiply-add, a race between loading and marking."""
     check_cases("cuda", name)
+
+
+WAIT = "    gdc_wait();\n    gdc_launch_dependents();\n"
+LOAD = "\n    float x[HELD];\n    load_logits(x, p, row, first);\n"
+RULES = """    float y[HELD] = {};
+    apply_rules(y, p, p.seen + slot * p.seen_stride, penalty, too_early, first);
+"""
+
+
+def check_early(case: Case, folder: Path, before: str = "", after: str = "") -> None:
+    """The kernel up to its wait, perhaps with another text in place of one of its source."""
+    from ttsbench.kernels.draw import cuda
+
+    text = cuda.SOURCE.read_text()
+    assert text.count(WAIT) == text.count("gdc_wait") == text.count("gdc_launch_dependents") == 1
+    assert not before or text.count(before) == 1, "the line is not there to be broken"
+    text = text.replace(before, after).replace("    gdc_launch_dependents();\n", "    return;\n")
+    given, untouched = make(case), make(case)
+    settled = [*tensors(given.rows), *tensors(given.settings)]
+    if given.rules is not None:
+        settled += [given.rules.penalty, given.rules.min_frames]
+    run(emulated(changed(cuda.SOURCE, text, folder), settled), given)
+    assert all(torch.equal(now, then) for now, then in zip(tensors(given), tensors(untouched), strict=True))
+
+
+EARLY = (
+    Case("first, eight at a time", 2, 120, 8, MIXED, first=True),
+    Case("first, one at a time", 2, 61, 7, MIXED, torch.bfloat16, first=True),
+    Case("later, normed", 2, 64, 8, MIXED, normed=True),
+    Case("later, one at a time", 2, 61, 7, MIXED, torch.bfloat16),
+)
+
+
+@pytest.mark.parametrize("case", EARLY, ids=lambda case: case.name)
+def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, tmp_path: Path) -> None:
+    """Of what is loaded past L1. Red when logits or `seen` are read before the wait, something is written there, or a
+    thread does not wait; and when the next kernel may start sooner, which is what lets it read early.
+    """
+    check_early(case, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "before", "after", "said"),
+    [
+        (EARLY[0], WAIT, "    gdc_launch_dependents();\n", "never waited"),
+        (EARLY[2], WAIT, "    if (thread != 5) gdc_wait();\n    gdc_launch_dependents();\n", "never waited"),
+        (EARLY[2], WAIT + LOAD, LOAD + WAIT, "outside the memory of this launch"),
+        (EARLY[3], WAIT + LOAD, LOAD + WAIT, "outside the memory of this launch"),
+        (EARLY[0], WAIT, RULES + WAIT, "outside the memory of this launch"),
+        (EARLY[1], WAIT, RULES + WAIT, "outside the memory of this launch"),
+        (EARLY[2], WAIT, "    p.codes[row * p.codes_stride] = 0;\n" + WAIT, "assert"),
+    ],
+    ids=["no wait", "one thread", "logits", "logits one by one", "seen", "seen one by one", "a code"],
+)
+def test_what_is_touched_early_is_noticed(case: Case, before: str, after: str, said: str, tmp_path: Path) -> None:
+    """A line of the source changed: the test above must fail, so it can."""
+    with pytest.raises((AssertionError, RuntimeError), match=said):
+        check_early(case, tmp_path, before, after)
 
 
 def check_uniforms(device: str) -> None:
