@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -211,6 +212,8 @@ def test_packages_with_the_compiler_are_found(tmp_path: Path, monkeypatch: pytes
         path = tmp_path / "nvidia" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+    (tmp_path / "nvidia" / "__init__.py").touch()  # some wheels have one, and such a package hides folders without
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     found = [path for path in nvrtc._in_packages() if path.startswith(str(tmp_path))]
