@@ -4,8 +4,9 @@
 
 First all cases are compared with their reference, as the operation's own test does it, in float32 and bfloat16; memory
 that nobody wrote holds NaN. A case that is off is named with its error, is not timed, and makes the exit code 1; the
-others go on. Then the cases of the released shapes are timed in bfloat16: microseconds of one call, the median over
-replays of a CUDA graph that makes it some times over. Weights and states are other ones from call to call, together
+others go on. Then the cases of the released shapes are timed in bfloat16, but for those that the operation leaves to
+the library, which are said to be skipped: microseconds of one call, the median over replays of a CUDA graph that makes
+it some times over. Weights and states are other ones from call to call, together
 four times as large as the L2 cache (or 64 sets of them), as in an engine that reads gigabytes between two uses. Beside
 it stand torch's own operations, timed alike, and the floor: the larger of the bytes over the bandwidth and the
 operations over the matrix rate, both measured first.
@@ -55,6 +56,9 @@ COPIES = 64
 """At most: what is still smaller than the L2 cache then stays there, and is a matter of a microsecond either way."""
 COPIED_BYTES = 6e9
 """At most, for tables of which a case reads little."""
+
+LIBRARYS = "the operation leaves this case to the library"
+"""Why it is not timed; its kernel is checked all the same."""
 
 Timer = Callable[[Sequence[Callable[[], object]]], float]
 """Microseconds of one of the calls, made in turn."""
@@ -187,6 +191,11 @@ def off_before(file: Path, tasks: Sequence[Task], source_sha256: str) -> set[Tas
     return {task for task in tasks if tuple(task.about.values()) in off}
 
 
+def complete(lines: Iterable[dict[str, Any]]) -> bool:
+    """Whether every case of a kernel of ours was timed on both sides."""
+    return all(line.get("torch_us") is not None for line in lines if line.get("why") != LIBRARYS)
+
+
 def cache_bytes() -> int:
     """Size of the GPU's L2 cache."""
     return int(torch.cuda.get_device_properties(0).L2_cache_size)
@@ -215,7 +224,7 @@ class Bench:
             return not self.failed and not self.left_out
         lines = self.measure([task for task in tasks if task.rows is not None and task not in self.failed])
         print(kernel_table([line for line in lines if "us" in line]))
-        return not self.failed and not self.left_out and all(line.get("torch_us") is not None for line in lines)
+        return not self.failed and not self.left_out and complete(lines)
 
     def described(self, ops: Sequence[str]) -> list[str]:
         """Those that say their cases and work; the others are named."""
@@ -253,6 +262,8 @@ class Bench:
     def one(self, task: Task, ceilings: Ceilings, l2_bytes: int) -> dict[str, Any]:
         try:
             work = cases_of(task.op).work(task.case, self.device, torch.bfloat16)
+            if work.is_librarys:
+                return {"kind": "skipped", **task.about, "why": LIBRARYS}
             return measure(task, work, ceilings, graph_us, l2_bytes)
         except Exception as error:  # as in `check`
             self.failed.add(task)

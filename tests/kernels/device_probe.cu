@@ -42,7 +42,11 @@ extern "C" __global__ void copy(const unsigned* x, unsigned* y) {
     st_cg_v4(y + 4, make_uint4(a.x, a.y, b.x, b.y));
     for (int i = 8; i < 12; i++) st_cg_u32(y + i, ld_cg_u32(x + i));
     const unsigned short* halves = reinterpret_cast<const unsigned short*>(x);
-    for (int i = 12; i < 16; i++) st_cg_u32(y + i, ld_cg_u16(halves + 2 * i) | (unsigned)ld_cg_u16(halves + 2 * i + 1) << 16);
+    for (int i = 12; i < 15; i++) st_cg_u32(y + i, ld_cg_u16(halves + 2 * i) | (unsigned)ld_cg_u16(halves + 2 * i + 1) << 16);
+    const unsigned char* bytes = reinterpret_cast<const unsigned char*>(x + 15);
+    unsigned word = 0;
+    for (int i = 0; i < 4; i++) word |= (unsigned)ld_cg_u8(bytes + i) << 8 * i;
+    st_cg_u32(y + 15, word);
 }
 
 // `y` is `x` plus one, after the launch that writes `x`; a thread has an element.

@@ -30,9 +30,10 @@ KERNEL = re.compile(
 # What follows the kernel's own text: an entry point to each kernel.
 ENTRY = """
 extern "C" const char* emulate_{name}(
-    const unsigned* sizes, unsigned seed, unsigned ranges, const emulator::Range* memory, void** values
+    const unsigned* sizes, unsigned seed, bool programmatic, unsigned ranges, const emulator::Range* memory,
+    void** values
 ) {{
-    return emulator::launch({name}, sizes, seed, ranges, memory, values);
+    return emulator::launch({name}, sizes, seed, programmatic, ranges, memory, values);
 }}
 """
 
@@ -72,6 +73,7 @@ class EmulatedKernel:
     ) -> None:
         """Run the grid to its end; RuntimeError says what a thread did wrong.
 
+        programmatic: a thread that stores before its wait, as far as `device.cuh` stores, or ends without one is wrong.
         memory: tensors that the loads and stores of `device.cuh` may touch; none: addresses are not checked.
         """
         assert all(argument.device.type == "cpu" for argument in arguments if isinstance(argument, torch.Tensor))
@@ -79,7 +81,7 @@ class EmulatedKernel:
         bounds = [at for tensor in memory for at in (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)]
         ranges = (ctypes.c_void_p * len(bounds))(*bounds)
         parameters = Parameters(arguments)
-        failure = self._entry(sizes, seed, len(memory), ranges, parameters.addresses)
+        failure = self._entry(sizes, seed, ctypes.c_bool(programmatic), len(memory), ranges, parameters.addresses)
         if failure is not None:
             raise RuntimeError(failure.decode())
 
@@ -94,6 +96,18 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from tensors(getattr(value, field.name))
+
+
+def changed(source: Path, text: str, folder: Path) -> Path:
+    """`source` with another text, in `folder` with the headers that it includes."""
+    copy = folder / "kernel" / source.name
+    copy.parent.mkdir()
+    copy.write_text(text)
+    for header in re.findall(r'#include "(.+)"', text):
+        place = copy.parent / header
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(source.parent / header, place)
+    return copy
 
 
 @cache

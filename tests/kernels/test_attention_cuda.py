@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.emulated import EmulatedModule, tensors
+from tests.kernels.emulated import EmulatedModule, changed, tensors
 from tests.kernels.test_attention import TOLERANCE, error, widened
 from ttsbench.kernels import nvrtc
 from ttsbench.kernels.attention import cases, cuda
@@ -54,7 +52,8 @@ class Emulator:
         self.seed = seed
         self.source = source
 
-    def __call__(self, source: Path, defines: Mapping[str, int | str], name: str) -> Any:
+    def __call__(self, source: Path, defines: Mapping[str, int | str], name: str, device: torch.device) -> Any:
+        assert device == torch.device("cpu")
         kernel = EmulatedModule(self.source, defines).function(name)
 
         def launch(grid: Any, block: Any, arguments: Any, programmatic: bool = False) -> None:
@@ -62,7 +61,8 @@ class Emulator:
             assert programmatic
             size = step.rows * 2 * 2 * 128 * int(defines["NUM_KV_HEADS"])
             out = torch.frombuffer((ctypes.c_char * size).from_address(step.out), dtype=torch.uint8)
-            kernel.launch(grid, block, arguments, seed=self.seed, memory=[*tensors(self.memory), out])
+            memory = [*tensors(self.memory), out]
+            kernel.launch(grid, block, arguments, programmatic=True, seed=self.seed, memory=memory)
 
         return SimpleNamespace(launch=launch)
 
@@ -157,31 +157,20 @@ def kernel_text() -> str:
     return text
 
 
-def changed(text: str, folder: Path) -> Path:
-    """A source of that text, where it finds its header."""
-    source = folder / "attention" / cuda.SOURCE.name
-    source.parent.mkdir()
-    source.write_text(text)
-    for header in re.findall(r'#include "(.+)"', text):
-        place = source.parent / header
-        place.parent.mkdir(exist_ok=True)
-        shutil.copy(cuda.SOURCE.parent / header, place)
-    return source
-
-
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, tmp_path: Path) -> None:
     """The kernel up to its wait, which may not read its rows nor write; in a mixed step's second launch it may read of
     the cache only what belongs to rows alone in their slot. Red when a load of `qkv` moves before the wait, or a store,
     or when a prompt's row reads keys of its own launch.
     """
-    source = changed(kernel_text().replace("    gdc_launch_dependents();\n", "    return;\n"), tmp_path)
+    text = kernel_text().replace("    gdc_launch_dependents();\n", "    return;\n")
+    source = changed(cuda.SOURCE, text, tmp_path)
     given = cases.inputs(case, "cpu", torch.bfloat16)
     before = given.keys.clone(), given.values.clone()
 
-    def compile_kernel(path: Path, defines: Mapping[str, int | str], name: str) -> Any:
+    def compile_kernel(path: Path, defines: Mapping[str, int | str], name: str, device: torch.device) -> Any:
         cache = pages(given, case) if defines["MODE"] == cuda.ATTEND else [given.keys, given.values]
-        return Emulator([given.heads, given.rows, cache], source=source)(path, defines, name)
+        return Emulator([given.heads, given.rows, cache], source=source)(path, defines, name, device)
 
     out = cuda.paged_attention(
         given.qkv, given.heads, given.rows, given.keys, given.values, query_len(case), compile_kernel
@@ -243,6 +232,11 @@ BREAKS = {
     ),
     "sums are not rescaled": Break("out[tile][column] *= shrink, ", "", TALKER[0]),
     "queries change places": Break("return QUERY + g % 2;", "return QUERY + 1 - g % 2;", PREDICTOR[0]),
+    "nobody waits": Break("    gdc_wait();\n", "", PREDICTOR[0]),
+    "who has nothing to store does not wait": Break("is_alone) return gdc_wait();", "is_alone) return;", TALKER[3]),
+    "an output before the wait": Break(
+        "    gdc_wait();\n", "    if (MODE != STORE) st_cg_u32(step.out, 0);\n    gdc_wait();\n", PREDICTOR[0]
+    ),
     "the second half of a page is the first": Break("* PAGE + first % PAGE)", "* PAGE)", TALKER[1]),
 }
 
@@ -252,7 +246,7 @@ def test_what_is_broken_is_noticed(name: str, tmp_path: Path) -> None:
     """A line of the source changed: one of a few orders must fail, so the tests above can."""
     one = BREAKS[name]
     assert kernel_text().count(one.before) == 1, "the line is not there to be broken"
-    source = changed(kernel_text().replace(one.before, one.after), tmp_path)
+    source = changed(cuda.SOURCE, kernel_text().replace(one.before, one.after), tmp_path)
     with pytest.raises((AssertionError, RuntimeError)):
         check_some_orders(one.case, source)
 

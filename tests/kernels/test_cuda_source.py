@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import shutil
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from ttsbench.kernels import cuda_driver, nvrtc
+from ttsbench.kernels import cuda_driver, cuda_source, nvrtc
 from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.cuda_source import (
     CudaKernel,
@@ -19,9 +22,11 @@ from ttsbench.kernels.cuda_source import (
     CudaSource,
     Parameters,
     architecture,
+    compile_for_device,
     compile_source,
     dimensions,
     options,
+    supported,
 )
 
 SAXPY = Path(__file__).with_name("saxpy.cu")
@@ -112,6 +117,84 @@ def test_without_a_gpu_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         CudaModule(SAXPY)
 
 
+@pytest.fixture
+def hoppers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two GPUs, of which the first is current, and a compiler; nothing of them stays in a cache."""
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(nvrtc, "compiler", lambda: None)
+    caches = supported, cuda_source._compiled
+    for cached in caches:
+        cached.cache_clear()
+    yield
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_a_missing_compiler_is_said_once_a_device(
+    hoppers: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Red when a GPU falls back to Triton's kernels in silence, or each launch says so anew."""
+
+    def compiler() -> None:
+        raise RuntimeError("no NVRTC: tried libnvrtc.so.0")
+
+    monkeypatch.setattr(nvrtc, "compiler", compiler)
+    devices = [torch.device("cuda", index) for index in (0, 1)]
+    with caplog.at_level(logging.INFO, cuda_source.__name__):
+        assert not any(supported(device) for device in devices * 3)
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split()[0] for line in said] == ["cuda:0", "cuda:1"]
+    assert all(line.endswith("no NVRTC: tried libnvrtc.so.0") for line in said)
+
+
+def test_the_tensors_device_counts_and_not_the_current_one(hoppers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Red when a kernel is refused for a device that is not current, compiled for the current one instead, or shared
+    between two.
+    """
+    loaded = []
+
+    class Module:
+        def __init__(self, source: Path, defines: dict[str, int | str], device: int) -> None:
+            loaded.append(device)
+
+        def function(self, name: str) -> object:
+            return object()
+
+    monkeypatch.setattr(cuda_source, "CudaModule", Module)
+    devices = [torch.device("cuda", index) for index in (1, 0, 1)]
+    assert all(supported(device) for device in devices)
+    first, second, third = (compile_for_device(SAXPY, {"SCALE": 1}, "saxpy", device) for device in devices)
+    assert loaded == [1, 0]
+    assert first is third
+    assert first is not second
+
+
+@pytest.mark.parametrize("current", [None, 100, 101])
+def test_a_devices_context_is_current_only_inside(current: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after an error. Red when work for one device leaves a thread on it: torch would go on there."""
+    state = [current]
+
+    def call(function: str, argument: Any) -> None:
+        if function == "cuCtxGetCurrent":
+            argument._obj.value = state[0]
+        else:
+            assert function == "cuCtxSetCurrent"
+            state[0] = argument.value
+
+    monkeypatch.setattr(cuda_driver, "call", call)
+    monkeypatch.setattr(cuda_driver, "_primary_context", lambda device: ctypes.c_void_p(100 + device))
+
+    def fail_inside() -> None:
+        with cuda_driver.context(1):
+            raise ZeroDivisionError(state[0])
+
+    with pytest.raises(ZeroDivisionError, match="101"):
+        fail_inside()
+    assert state == [current]
+
+
 def test_without_nvrtc_the_message_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Red when the compiler's absence is reported without the names that were looked for."""
     monkeypatch.setattr(nvrtc, "_candidates", lambda: iter(["libnvrtc.so.0", "/nowhere/libnvrtc.so.13"]))
@@ -129,6 +212,8 @@ def test_packages_with_the_compiler_are_found(tmp_path: Path, monkeypatch: pytes
         path = tmp_path / "nvidia" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
+    (tmp_path / "nvidia" / "__init__.py").touch()  # some wheels have one, and such a package hides folders without
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     found = [path for path in nvrtc._in_packages() if path.startswith(str(tmp_path))]
@@ -217,6 +302,23 @@ def test_a_thread_without_a_context_gets_torchs() -> None:
         threads.submit(kernel.launch, (1,), (128,), (x, y, 1.0, Range(0, 100))).result()
     torch.cuda.synchronize()
     assert torch.equal(y, x)
+
+
+@pytest.mark.gpu
+def test_a_kernel_runs_on_a_device_that_is_not_current() -> None:
+    """On the stream that is current there. Red when it is loaded or launched on the current device, or leaves it."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two devices")
+    device = torch.device("cuda", 1)
+    with torch.cuda.device(0):
+        x, y = torch.ones(100, device=device), torch.zeros(100, device=device)
+        torch.cuda.synchronize(device)
+        with torch.cuda.stream(torch.cuda.Stream(device)), torch.cuda.device(0):
+            kernel = compile_for_device(SAXPY, {"SCALE": 1}, "saxpy", device)
+            kernel.launch((1,), (128,), (x, y, 1.0, Range(0, 100)))
+        assert torch.cuda.current_device() == 0
+        torch.cuda.synchronize(device)
+        assert torch.equal(y, x)
 
 
 @pytest.mark.gpu

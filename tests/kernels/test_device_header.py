@@ -124,10 +124,10 @@ def test_the_header_is_taken_by_the_assembler_for_hopper() -> None:
     assert compile_source(CudaSource.read(PROBE, {}), "sm_90a")
 
 
-def fault(name: str, threads: int, *arguments: torch.Tensor) -> str:
+def fault(name: str, threads: int, *arguments: torch.Tensor, programmatic: bool = False) -> str:
     kernel = EmulatedModule(FAULTS).function(name)
     with pytest.raises(RuntimeError) as caught:
-        kernel.launch((1,), (threads,), arguments, memory=arguments)
+        kernel.launch((1,), (threads,), arguments, programmatic=programmatic, memory=arguments)
     return str(caught.value)
 
 
@@ -147,6 +147,20 @@ def test_addresses_are_checked() -> None:
     x, y = torch.zeros(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
     assert fault("misaligned", 1, x, y) == "block (0, 0, 0), thread (0, 0, 0): 16 bytes at a misaligned address"
     assert fault("outside", 1, x, y).endswith("4 bytes outside the memory of this launch")
+
+
+def test_every_thread_of_a_dependent_launch_waits_before_it_stores() -> None:
+    """Red when a wait that only others have reached counts for a thread, or one behind the store does; and when a
+    launch that follows in order is asked to wait.
+    """
+    numbers, words = torch.zeros(32), torch.zeros(32, dtype=torch.int32)
+    assert fault("some_wait", 32, numbers, programmatic=True).endswith("thread (0, 0, 0): a thread never waited")
+    said = fault("early_store", 32, words, programmatic=True)
+    assert said.endswith("thread (0, 0, 0): a thread stored before it had waited")
+    assert not words.any()
+    for name, y in (("some_wait", numbers), ("early_store", words)):
+        EmulatedModule(FAULTS).function(name).launch((1,), (32,), (y,))
+        assert y.eq(1).all()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,22 +6,24 @@ what it imports lazily needs Triton.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.emulated import EmulatedModule
+from tests.kernels.emulated import EmulatedKernel, EmulatedModule, changed, tensors
 from tests.kernels.interpreted import run_interpreted
 from ttsbench.core import DrawParams
 from ttsbench.kernels import draw
 from ttsbench.kernels.compilations import compilations
+from ttsbench.kernels.cuda_source import CudaKernel, CudaModule
 from ttsbench.kernels.draw import reference
 from ttsbench.kernels.draw.cases import BOOK, CASES, MIXED, NUM_CODEBOOKS, Case, Draws, Inputs, make, run, settings_of
 from ttsbench.kernels.draw.philox import LARGEST_UNIFORM, uniform_of, uniforms
@@ -36,6 +38,8 @@ NUDGE = 1e-6
 KERNELS = pytest.mark.parametrize("name", ["cuda", "triton"])
 """On a GPU."""
 
+DEVICES = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+
 
 def kernel(name: str) -> Draws:
     """`cuda`, `triton`, or `emulated`: the first on a CPU."""
@@ -47,20 +51,32 @@ def kernel(name: str) -> Draws:
 
     if name == "cuda":
         return cuda
+    return emulated()
+
+
+def emulated(other: Path | None = None, memory: Sequence[Tensor] = ()) -> Draws:
+    """The CUDA kernel, or that of another source, on a CPU; loads and stores past L1 may touch `memory` alone if given.
+
+    Threads go in an order of their own: in theirs, a barrier that is missing would not be missed.
+    """
+    from ttsbench.kernels.draw import cuda
+
+    def compile_kernel(
+        source: Path, defines: Mapping[str, int | str], name: str, device: torch.device
+    ) -> SimpleNamespace:
+        assert device == torch.device("cpu")
+        kernel = EmulatedModule(other or source, defines).function(name)
+
+        def launch(*what: Any, programmatic: bool) -> None:
+            assert programmatic
+            kernel.launch(*what, programmatic=True, seed=7, memory=memory)
+
+        return SimpleNamespace(launch=launch)
+
     return SimpleNamespace(
-        draw_code=partial(cuda.draw_code, compile_kernel=emulated),
-        draw_first_code=partial(cuda.draw_first_code, compile_kernel=emulated),
+        draw_code=partial(cuda.draw_code, compile_kernel=compile_kernel),
+        draw_first_code=partial(cuda.draw_first_code, compile_kernel=compile_kernel),
     )
-
-
-def emulated(source: Path, defines: Mapping[str, int | str], name: str) -> SimpleNamespace:
-    """Threads in an order of their own: in theirs, a barrier that is missing would not be missed."""
-
-    def launch(*what: Any, programmatic: bool) -> None:
-        assert programmatic
-        EmulatedModule(source, defines).function(name).launch(*what, seed=7)
-
-    return SimpleNamespace(launch=launch)
 
 
 def steady_rows(given: Inputs) -> Tensor:
@@ -141,9 +157,84 @@ def test_the_kernel_draws_what_the_reference_draws_on_a_gpu(name: str):
     check_cases("cuda", name)
 
 
+WAIT = "    gdc_wait();\n    gdc_launch_dependents();\n"
+LOAD = "\n    float x[HELD];\n    load_logits(x, p, row, first);\n"
+RULES = """    float y[HELD] = {};
+    apply_rules(y, p, p.seen + slot * p.seen_stride, penalty, too_early, first);
+"""
+
+
+def check_early(case: Case, folder: Path, before: str = "", after: str = "") -> None:
+    """The kernel up to its wait, perhaps with another text in place of one of its source."""
+    from ttsbench.kernels.draw import cuda
+
+    text = cuda.SOURCE.read_text()
+    assert text.count(WAIT) == text.count("gdc_wait") == text.count("gdc_launch_dependents") == 1
+    assert not before or text.count(before) == 1, "the line is not there to be broken"
+    text = text.replace(before, after).replace("    gdc_launch_dependents();\n", "    return;\n")
+    given, untouched = make(case), make(case)
+    settled = [*tensors(given.rows), *tensors(given.settings)]
+    if given.rules is not None:
+        settled += [given.rules.penalty, given.rules.min_frames]
+    run(emulated(changed(cuda.SOURCE, text, folder), settled), given)
+    assert all(torch.equal(now, then) for now, then in zip(tensors(given), tensors(untouched), strict=True))
+
+
+EARLY = (
+    Case("first, eight at a time", 2, 120, 8, MIXED, first=True),
+    Case("first, one at a time", 2, 61, 7, MIXED, torch.bfloat16, first=True),
+    Case("later, normed", 2, 64, 8, MIXED, normed=True),
+    Case("later, one at a time", 2, 61, 7, MIXED, torch.bfloat16),
+)
+
+
+@pytest.mark.parametrize("case", EARLY, ids=lambda case: case.name)
+def test_nothing_is_touched_early_that_a_kernel_in_front_may_write(case: Case, tmp_path: Path) -> None:
+    """Of what is loaded past L1. Red when logits or `seen` are read before the wait, something is written there, or a
+    thread does not wait; and when the next kernel may start sooner, which is what lets it read early.
+    """
+    check_early(case, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "before", "after", "said"),
+    [
+        (EARLY[0], WAIT, "    gdc_launch_dependents();\n", "never waited"),
+        (EARLY[2], WAIT, "    if (thread != 5) gdc_wait();\n    gdc_launch_dependents();\n", "never waited"),
+        (EARLY[2], WAIT + LOAD, LOAD + WAIT, "outside the memory of this launch"),
+        (EARLY[3], WAIT + LOAD, LOAD + WAIT, "outside the memory of this launch"),
+        (EARLY[0], WAIT, RULES + WAIT, "outside the memory of this launch"),
+        (EARLY[1], WAIT, RULES + WAIT, "outside the memory of this launch"),
+        (EARLY[2], WAIT, "    p.codes[row * p.codes_stride] = 0;\n" + WAIT, "assert"),
+    ],
+    ids=["no wait", "one thread", "logits", "logits one by one", "seen", "seen one by one", "a code"],
+)
+def test_what_is_touched_early_is_noticed(case: Case, before: str, after: str, said: str, tmp_path: Path) -> None:
+    """A line of the source changed: the test above must fail, so it can."""
+    with pytest.raises((AssertionError, RuntimeError), match=said):
+        check_early(case, tmp_path, before, after)
+
+
+def probe(device: str, folder: Path) -> Callable[[str], CudaKernel | EmulatedKernel]:
+    """The kernels of `draw_probe.cu` by name."""
+    from ttsbench.kernels.draw import cuda
+
+    text = cuda.SOURCE.read_text() + Path(__file__).with_name("draw_probe.cu").read_text()
+    source, defines = changed(cuda.SOURCE, text, folder), {"HELD": 8, "VECTOR": 8, "CHUNK": 16}
+    return (CudaModule(source, defines) if device == "cuda" else EmulatedModule(source, defines)).function
+
+
 def check_uniforms(device: str) -> None:
     from tests.kernels.draw_probe import kernel_uniforms, kernel_uniforms_of
 
+    check_uniforms_by(kernel_uniforms, kernel_uniforms_of, device)
+
+
+def check_uniforms_by(
+    kernel_uniforms: Callable[[Tensor, Tensor, Tensor], Tensor],
+    kernel_uniforms_of: Callable[[Tensor], Tensor],
+    device: str,
+) -> None:
     seeds = torch.cat((torch.tensor([0, 1, 2**63 - 1, 2**32 - 1, 2**32]), torch.randint(0, 2**62, (59,)))).to(device)
     frames = torch.cat((torch.tensor([0, 2**31 + 5, 2**32 - 1]), torch.arange(61))).to(device)
     books = (torch.arange(64) % NUM_CODEBOOKS).to(device)
@@ -159,6 +250,56 @@ def test_the_kernel_has_the_same_random_numbers():
     codebook change places, or the last number rounds to 1.
     """
     run_interpreted(check_uniforms)
+
+
+@DEVICES
+def test_the_cuda_kernel_has_the_same_random_numbers(device: str, tmp_path: Path) -> None:
+    """As above."""
+    kernels = probe(device, tmp_path)
+
+    def kernel_uniforms(*what: Tensor) -> Tensor:
+        out = torch.zeros(len(what[0]), device=device)
+        kernels("uniforms").launch((1,), (len(out),), (*what, out))
+        return out
+
+    def kernel_uniforms_of(words: Tensor) -> Tensor:
+        out = torch.zeros(len(words), device=device)
+        kernels("uniforms_of").launch((1,), (len(out),), (words, out))
+        return out
+
+    check_uniforms_by(kernel_uniforms, kernel_uniforms_of, device)
+
+
+def rows_to_divide() -> tuple[Tensor, Tensor]:
+    """Float32 [n, 8] and their divisors [n]: likely ones, any that are, the ends of the exponents, and 2^40, from where
+    the kernel has no short way, with its neighbours.
+    """
+    random = torch.Generator().manual_seed(0)
+    n = 4096
+    bits = torch.randint(0, 0x7F800000, (n, 9), generator=random, dtype=torch.int32)
+    likely = torch.rand(n, 9, generator=random) * 40 + 1e-3
+    near = torch.exp2(torch.rand(n, 9, generator=random) * 8 - 4) * 2.0**40
+    tiny, least, most = torch.finfo(torch.float32).tiny, 2.0**-149, torch.finfo(torch.float32).max
+    edge = torch.tensor([2.0**40, 2.0**-40])
+    edge = torch.cat((edge, edge.nextafter(torch.zeros(2)), edge.nextafter(torch.ones(2) * most)))
+    ends = torch.tensor([0.0, least, 3 * least, tiny, 1 - 2.0**-24, 1.0, 1 + 2.0**-23, 3.0, most, *edge.tolist()])
+    some = ends[torch.randint(0, len(ends), (n, 9), generator=random)]
+    all_rows = torch.cat((bits.view(torch.float32), likely, likely * torch.exp2(-near / 2.0**40), near, 1 / near, some))
+    x, by = all_rows[:, :8] * (1 - 2 * torch.randint(0, 2, (len(all_rows), 8), generator=random)), all_rows[:, 8]
+    by = torch.where(by > 0, by, torch.ones(()))
+    return torch.cat((x, likely[:, :8])).contiguous(), torch.cat((by, some[:, 8].clamp(min=least)))
+
+
+@DEVICES
+def test_many_quotients_by_one_are_those_of_a_division(device: str, tmp_path: Path) -> None:
+    """The sign of a zero apart, which nobody asks for. Red when the first quotient is taken as it is, or the short way
+    where a quotient or a remainder leaves the range of normal numbers.
+    """
+    x, by = rows_to_divide()
+    got = x.clone().to(device)
+    probe(device, tmp_path)("divide_rows").launch((-(-len(x) // 128),), (128,), (got, by.to(device), len(x)))
+    wrong = got.cpu() != x / by[:, None]
+    assert not wrong.any(), (x[wrong][:3], by[wrong.any(dim=1)][:3], int(wrong.sum()))
 
 
 @pytest.mark.gpu
@@ -318,6 +459,115 @@ def test_top_k_keeps_k_codes_and_ties_with_the_last_in_the_emulated_kernel():
 def test_top_k_keeps_k_codes_and_ties_with_the_last_on_a_gpu(name: str):
     """As above."""
     check_top_k("cuda", name)
+
+
+def check_near_ties(device: str, name: str = "triton") -> None:
+    """Of three codes the second and third are one step of float32 apart, and no more so by temperature: both are the
+    second of two that are kept.
+    """
+    temperature, near = np.float32(0.9), np.float32(0.91)
+    while near / temperature != np.nextafter(near, np.float32(1)) / temperature:
+        near = np.nextafter(near, np.float32(1))
+    check_kept((0.0, -float(near), -float(np.nextafter(near, np.float32(1)))), DrawParams(True, 0.9, 2), device, name)
+
+
+def check_kept(logits: Sequence[float], params: DrawParams, device: str, name: str) -> None:
+    """All of the few codes are drawn, and no other. They are eight apart: the CUDA kernel's neighbours in a thread."""
+    for module, where in ((reference, "cpu"), (kernel(name), device)):
+        given = make(Case("kept", 64, 256, 4, (params,)), where)
+        given.logits.fill_(-1e30)
+        given.logits[:, : 8 * len(logits) : 8] = torch.tensor(logits, device=where)
+        assert set(run(module, given).tolist()) == set(range(0, 8 * len(logits), 8))
+
+
+def test_codes_that_the_temperature_makes_equal_are_ties():
+    """Red when the k-th is compared before the division."""
+    run_interpreted(check_near_ties)
+
+
+def test_codes_that_the_temperature_makes_equal_are_ties_in_the_emulated_kernel():
+    """As above. Red when candidates reach no further than the k-th itself."""
+    check_near_ties("cpu", "emulated")
+
+
+@pytest.mark.gpu
+@KERNELS
+def test_codes_that_the_temperature_makes_equal_are_ties_on_a_gpu(name: str):
+    """As above."""
+    check_near_ties("cuda", name)
+
+
+def check_hot_ties(device: str, name: str) -> None:
+    """At such a temperature two distances, one by a thousandth larger, are the same few of the smallest steps there
+    are. One at which candidates are still sought by their logits, and one above.
+    """
+    for temperature, near in ((2.0**39, 2.0**-108), (2.0**100, 2.0**-43)):
+        check_kept((0.0, -near, -near * 1.001), DrawParams(True, temperature, 2), device, name)
+
+
+def test_a_high_temperature_makes_ties_of_very_different_codes_in_the_emulated_kernel():
+    """Red when candidates reach too short a way beyond the k-th, or are sought by logits at any temperature."""
+    check_hot_ties("cpu", "emulated")
+
+
+@pytest.mark.gpu
+def test_a_high_temperature_makes_ties_of_very_different_codes_on_a_gpu():
+    """As above."""
+    check_hot_ties("cuda", "cuda")
+
+
+def check_greedy_tie(device: str, name: str = "triton") -> None:
+    """Neighbours, of one thread of the CUDA kernel, and two far apart."""
+    for pair in ((40, 41), (46, 47), (7, 200)):
+        for module, where in ((reference, "cpu"), (kernel(name), device)):
+            given = make(Case("tie", 2, 256, 4, (DrawParams(do_sample=False),)), where)
+            given.logits[:, list(pair)] = 50.0
+            assert run(module, given).tolist() == [pair[0]] * 2
+
+
+def test_the_lowest_of_equal_codes_is_taken_greedily():
+    """Red when the highest is, or any."""
+    run_interpreted(check_greedy_tie)
+
+
+def test_the_lowest_of_equal_codes_is_taken_greedily_in_the_emulated_kernel():
+    """As above. Red too when a thread goes through its codes upwards and keeps the last."""
+    check_greedy_tie("cpu", "emulated")
+
+
+@pytest.mark.gpu
+@KERNELS
+def test_the_lowest_of_equal_codes_is_taken_greedily_on_a_gpu(name: str):
+    """As above."""
+    check_greedy_tie("cuda", name)
+
+
+def check_other_table(device: str, name: str = "triton") -> None:
+    """Logits in one dtype, embeddings in another."""
+    for case in (SMALL, replace(SMALL, first=False)):
+        for logits, table in ((torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)):
+            given = make(replace(case, dtype=table), device, most_rows=4)
+            given = replace(given, logits=given.logits.to(logits))
+            codes = run(kernel(name), given)
+            assert given.out is not None
+            assert torch.equal(given.out, given.table[codes])
+
+
+def test_embeddings_need_not_be_of_the_logits_dtype():
+    """Red when one path takes what another refuses."""
+    run_interpreted(check_other_table)
+
+
+def test_embeddings_need_not_be_of_the_logits_dtype_in_the_emulated_kernel():
+    """As above."""
+    check_other_table("cpu", "emulated")
+
+
+@pytest.mark.gpu
+@KERNELS
+def test_embeddings_need_not_be_of_the_logits_dtype_on_a_gpu(name: str):
+    """As above."""
+    check_other_table("cuda", name)
 
 
 def check_tied_nucleus(device: str, name: str = "triton") -> None:

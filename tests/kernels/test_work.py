@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from scripts.bench_kernels import cases_of, operations
+from scripts import bench_kernels
+from scripts.bench_ceilings import Ceilings
+from scripts.bench_kernels import LIBRARYS, Bench, cases_of, complete, operations, parse, plan
 from ttsbench.kernels import attention, causal_conv, rms_norm, shift_tails
 from ttsbench.kernels.attention import cases as attention_cases
 from ttsbench.kernels.causal_conv import cases as conv_cases
@@ -124,6 +126,24 @@ def test_torchs_draw_looks_at_nothing_on_the_host(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Tensor, "tolist", lambda self: pytest.fail("a look at the host"))
     for given in work.copies(3):
         work.plain(*given)
+
+
+def test_what_is_the_librarys_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one operation that leaves all its cases to it. Red when such a case gets a time, passes without a word, or
+    makes the exit code 1.
+    """
+    cases = cases_of("swiglu")
+    made = cases.work
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(cases, "work", lambda *what: replace(made(*what), is_librarys=True))
+    monkeypatch.setattr(bench_kernels, "graph_us", lambda calls: pytest.fail("timed"))
+    bench = Bench(parse(["--op", "swiglu", "--device", "cpu"]))
+    tasks = plan(["swiglu"], [1, 8], "1.7b", small=False)
+    lines = [bench.one(task, Ceilings(1.0, 1.0), 50_000_000) for task in tasks]
+    assert lines == [{"kind": "skipped", **task.about, "why": LIBRARYS} for task in tasks]
+    assert not bench.failed
+    assert complete(lines)
+    assert not complete([*lines, {"kind": "skipped", "why": "--seconds are spent"}])
 
 
 def test_the_operations_are_what_the_benchmark_times() -> None:

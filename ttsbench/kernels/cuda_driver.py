@@ -6,7 +6,8 @@ https://docs.nvidia.com/cuda/cuda-driver-api
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -55,12 +56,22 @@ def driver() -> ctypes.CDLL:
         raise RuntimeError(f"CUDA kernels need a GPU and its driver, but libcuda.so.1 did not load: {error}") from None
 
 
-def enter_context(device: int) -> None:
-    """Make the context that torch uses on `device` current in this thread, if another one is or none."""
-    primary, current = _primary_context(device), ctypes.c_void_p()
-    call("cuCtxGetCurrent", ctypes.byref(current))
-    if current.value != primary.value:
-        call("cuCtxSetCurrent", primary)
+@contextmanager
+def context(device: int) -> Iterator[None]:
+    """The context that torch uses on `device` is current in this thread, and after it whichever was before.
+
+    Torch takes its current device from the current context: one that stayed would change it unnoticed.
+    """
+    primary, previous = _primary_context(device), ctypes.c_void_p()
+    call("cuCtxGetCurrent", ctypes.byref(previous))
+    if previous.value == primary.value:
+        yield
+        return
+    call("cuCtxSetCurrent", primary)
+    try:
+        yield
+    finally:
+        call("cuCtxSetCurrent", previous)
 
 
 @cache

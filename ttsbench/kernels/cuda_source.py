@@ -1,15 +1,16 @@
 """CUDA C++ files of the package: compiled at first use by the compiler torch carries, launched on torch's stream.
 
-For kernels that Triton cannot express; each keeps a Triton path to fall back to. A file may include others of its
-folder by quotes, and no header of the CUDA toolkit, which need not be installed.
+For kernels that Triton cannot express; each keeps a Triton path to fall back to. A file may include others by quotes,
+with a path from its own folder, and no header of the CUDA toolkit, which need not be installed.
 
-    kernel = compile_for_device(Path(__file__).with_name("saxpy.cu"), {"THREADS": 256}, "saxpy")
+    kernel = compile_for_device(Path(__file__).with_name("saxpy.cu"), {"THREADS": 256}, "saxpy", x.device)
     kernel.launch((blocks,), (256,), (x, y, 2.0, x.numel()))
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ import torch
 
 from ttsbench.kernels import cuda_driver, nvrtc
 from ttsbench.kernels.compilations import compiled
+
+log = logging.getLogger(__name__)
 
 Argument = torch.Tensor | int | float | None | ctypes.Structure
 """What a kernel takes: an address, an int, a float, a null pointer, a struct by value."""
@@ -39,30 +42,31 @@ class Kernel(Protocol):
     ) -> None: ...
 
 
-Compile = Callable[[Path, Mapping[str, int | str], str], Kernel]
-"""The kernel of that name in a source with these macros."""
+Compile = Callable[[Path, Mapping[str, int | str], str, torch.device], Kernel]
+"""The kernel of that name in a source with these macros, for the device of its tensors."""
 
 
-def compile_for_device(source: Path, defines: Mapping[str, int | str], name: str) -> Kernel:
+def compile_for_device(source: Path, defines: Mapping[str, int | str], name: str, device: torch.device) -> Kernel:
     """By the compiler that torch carries, once a process and device for equal arguments."""
-    return _compiled(source, tuple(sorted(defines.items())), name, torch.cuda.current_device())
+    return _compiled(source, tuple(sorted(defines.items())), name, device.index)
 
 
 @cache
 def _compiled(source: Path, defines: tuple[tuple[str, int | str], ...], name: str, device: int) -> Kernel:
-    return CudaModule(source, dict(defines)).function(name)
+    return CudaModule(source, dict(defines), device).function(name)
 
 
 @cache
 def supported(device: torch.device) -> bool:
-    """Whether kernels run on `device`, all of which take Hopper or newer; Triton's are for other devices."""
+    """Whether kernels run on `device`, that of a tensor. All take Hopper or newer; Triton's are for other devices."""
     if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (9, 0):
         return False
     try:
         nvrtc.compiler()
-    except RuntimeError:
+    except RuntimeError as error:
+        log.info("%s runs Triton's kernels in place of CUDA's, which are faster: %s", device, error)
         return False
-    return device.index in (None, torch.cuda.current_device())
+    return True
 
 
 @dataclass(frozen=True)
@@ -93,14 +97,14 @@ def _collect_headers(text: str, folder: Path, headers: dict[str, str]) -> None:
 
 
 class CudaModule:
-    """A source compiled for the current device and loaded there."""
+    """A source compiled for `device`, by default the current one, and loaded there."""
 
-    def __init__(self, source: Path, defines: Mapping[str, int | str] | None = None) -> None:
+    def __init__(self, source: Path, defines: Mapping[str, int | str] | None = None, device: int | None = None) -> None:
         if not torch.cuda.is_available():
             raise RuntimeError(f"{source.name} needs a CUDA device, and torch finds none")
-        self.device = torch.cuda.current_device()
-        cuda_driver.enter_context(self.device)
-        self._module = _loaded(CudaSource.read(source, defines or {}), self.device)
+        self.device = torch.cuda.current_device() if device is None else device
+        with cuda_driver.context(self.device):
+            self._module = _loaded(CudaSource.read(source, defines or {}), self.device)
 
     def function(self, name: str) -> CudaKernel:
         """The kernel `extern "C" __global__ void name`."""
@@ -154,19 +158,19 @@ class CudaKernel:
         *,
         programmatic: bool = False,
     ) -> None:
-        """Put one launch on torch's current stream; a graph that is being captured takes it.
+        """Put one launch on torch's current stream of the device; a graph that is being captured takes it.
 
         programmatic: may begin before the launch in front of it has ended; the kernel waits with `griddepcontrol.wait`.
         """
         for argument in arguments:
             if isinstance(argument, torch.Tensor) and argument.device != torch.device("cuda", self._device):
                 raise ValueError(f"{self.name} runs on cuda:{self._device} and was given a tensor on {argument.device}")
-        cuda_driver.enter_context(self._device)
         stream = torch.cuda.current_stream(self._device).cuda_stream
         parameters = Parameters(arguments)
-        cuda_driver.launch(
-            self._handle, dimensions(grid), dimensions(block), stream, programmatic, parameters.addresses
-        )
+        with cuda_driver.context(self._device):
+            cuda_driver.launch(
+                self._handle, dimensions(grid), dimensions(block), stream, programmatic, parameters.addresses
+            )
 
 
 def dimensions(sizes: Sequence[int]) -> tuple[int, int, int]:

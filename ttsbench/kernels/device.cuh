@@ -14,6 +14,12 @@
 // .cg goes past L1, which is not coherent between multiprocessors and may hold a line of before. These are volatile, so that
 // they stay where the source has them: none moves across a wait, and a load into registers does not sink to its use.
 
+__device__ __forceinline__ unsigned char ld_cg_u8(const void* p) {
+    unsigned v;
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(v) : "l"(p));
+    return static_cast<unsigned char>(v);
+}
+
 __device__ __forceinline__ unsigned short ld_cg_u16(const void* p) {
     unsigned short v;
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(v) : "l"(p));

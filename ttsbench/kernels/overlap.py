@@ -9,9 +9,10 @@ once.
 Rules keep the order of memory. Early a program writes nothing, and reads what is settled: weights, tables, what the
 host has sent, and what was written before a kernel in front of it that lets the next start after its wait. That
 kernel's wait has ended by then, so all before it have ended: attention reads the keys of earlier steps, but not what
-the kernel in front of it writes, nor, if that let it start at once, the one before that. And every kernel of the chain
-waits, also one that needs nothing: a wait ends when the kernel before has ended, which has waited in turn. Captured
-graphs keep these edges. Fetching into the L2 cache is allowed at any time: all multiprocessors share it.
+the kernel in front of it writes, nor, if that let it start at once, the one before that, and so on, back to and
+including the first that let the next start after its wait. And every kernel of the chain waits, also one that needs
+nothing: a wait ends when the kernel before has ended, which has waited in turn. Captured graphs keep these edges.
+Fetching into the L2 cache is allowed at any time: all multiprocessors share it.
 """
 
 from __future__ import annotations

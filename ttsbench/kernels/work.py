@@ -62,6 +62,8 @@ class Work:
     num_bytes: float
     """Every input read once, every output written once."""
     flops: float = 0
+    is_librarys: bool = False
+    """Whether the operation leaves this case to torch's own kernels: then there is none of ours to time."""
 
     def copies(self, count: int) -> list[tuple[Any, ...]]:
         """`given` so many times: cold tensors anew each time, all others shared."""

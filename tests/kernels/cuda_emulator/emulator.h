@@ -1,7 +1,8 @@
 // CUDA C++ on a CPU, for tests: the words of the language, and what device.cuh gives on a device. How it runs is scheduler.h's.
 //
 // What a GPU leaves undefined is an error here where that is cheap to see: a misaligned vector, a load outside the memory a
-// launch was given, lanes that meet in different operations, a warp that cannot go on.
+// launch was given, lanes that meet in different operations, a warp that cannot go on, a thread of a dependent launch that stores
+// before it has waited or never waits.
 #pragma once
 
 #include "scheduler.h"
@@ -36,14 +37,10 @@ template <class T>
 struct alignas(sizeof(T) == 8 ? 16 : 4 * sizeof(T)) Vector4 {
     T x, y, z, w;
 };
-using int2 = Vector2<int>;
-using int4 = Vector4<int>;
 using uint2 = Vector2<unsigned>;
 using uint4 = Vector4<unsigned>;
 using float2 = Vector2<float>;
 using float4 = Vector4<float>;
-inline int2 make_int2(int x, int y) { return {x, y}; }
-inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -58,16 +55,12 @@ inline float __int_as_float(int v) { return emulator::bits<float>(v); }
 #define rsqrtf emulated_rsqrtf  // a name that newer C libraries have themselves
 inline float rsqrtf(float v) { return 1.0f / std::sqrt(v); }
 inline float __expf(float v) { return std::exp(v); }
-inline float __logf(float v) { return std::log(v); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __frcp_rn(float v) { return 1.0f / v; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline int __popc(unsigned v) { return __builtin_popcount(v); }
-inline int __clz(int v) { return v ? __builtin_clz(v) : 32; }
-inline int __ffs(int v) { return __builtin_ffs(v); }
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     uint64_t bytes = uint64_t{b} << 32 | a;
     unsigned v = 0;
@@ -112,14 +105,6 @@ T __shfl_up_sync(unsigned mask, T v, unsigned distance, int width = 32) {
     bool inside = (lane & (width - 1)) >= distance;
     return emulator::value_of<T>("__shfl_up_sync", mask, v, inside ? lane - distance : lane);
 }
-inline unsigned __ballot_sync(unsigned mask, bool vote) {
-    const emulator::Words* all = emulator::exchange("__ballot_sync", mask, {vote});
-    unsigned votes = 0;
-    for (unsigned lane = 0; lane < 32; lane++) votes |= (mask >> lane & 1) && all[lane][0] ? 1u << lane : 0;
-    return votes;
-}
-inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
-inline bool __all_sync(unsigned mask, bool vote) { return __ballot_sync(mask, !vote) == 0; }
 inline int emulated_reduction(const char* operation, unsigned mask, int v, int (*both)(int, int)) {
     const emulator::Words* all = emulator::exchange(operation, mask, {static_cast<unsigned>(v)});
     for (unsigned lane = 0; lane < 32; lane++)
@@ -143,8 +128,10 @@ T emulated_load(const void* p) {
 template <class T>
 void emulated_store(void* p, T v) {
     emulator::check_address(p, sizeof(T));
+    emulator::check_waited("stored before it had waited");
     *static_cast<T*>(p) = v;
 }
+inline unsigned char ld_cg_u8(const void* p) { return emulated_load<unsigned char>(p); }
 inline unsigned short ld_cg_u16(const void* p) { return emulated_load<unsigned short>(p); }
 inline unsigned ld_cg_u32(const void* p) { return emulated_load<unsigned>(p); }
 inline uint2 ld_cg_v2(const void* p) { return emulated_load<uint2>(p); }
@@ -154,21 +141,9 @@ inline void ld_cg_v4_if(uint4& v, const void* p, bool wanted) {
 }
 inline void st_cg_u32(void* p, unsigned v) { emulated_store(p, v); }
 inline void st_cg_v4(void* p, uint4 v) { emulated_store(p, v); }
-template <class T>
-T __ldg(const T* p) {
-    return emulated_load<T>(p);
-}
-template <class T>
-T __ldcg(const T* p) {
-    return emulated_load<T>(p);
-}
-template <class T>
-void __stcg(T* p, T v) {
-    emulated_store(p, v);
-}
 
-// Every launch is alone.
-inline void gdc_wait() {}
+// Every launch is alone, so nothing is waited for; that it would be is remembered.
+inline void gdc_wait() { emulator::current->waited = true; }
 inline void gdc_launch_dependents() {}
 
 // ---- Bfloat16 ----

@@ -52,6 +52,7 @@ struct Fiber {
     Block* block = nullptr;
     const char* waits_in = nullptr;
     bool started = false, done = false;
+    bool waited = false;  // for the launches in front
     ucontext_t entry{};
     jmp_buf context;
 };
@@ -71,6 +72,7 @@ struct Range {
 struct Launch {
     dim3 grid, block;
     unsigned seed;
+    bool programmatic;          // may begin before the launch in front has ended
     std::vector<Range> memory;  // what loads and stores may touch; empty: not checked
     std::function<void()> body;
 
@@ -129,6 +131,11 @@ inline void check_address(const void* p, unsigned bytes) {
     if (!inside) fail(std::to_string(bytes) + " bytes outside the memory of this launch");
 }
 
+// Of a launch that may begin early: what it overwrites may still be read, and who follows it counts on its wait.
+inline void check_waited(const char* fault) {
+    if (current->block->launch.programmatic && !current->waited) fail(std::string("a thread ") + fault);
+}
+
 inline void wake(Block& block, std::vector<Fiber*>& fibers) {
     block.ready.insert(block.ready.end(), fibers.begin(), fibers.end());
     fibers.clear();
@@ -185,6 +192,7 @@ constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 64 * 1024;
 inline void enter() {
     Block& block = *current->block;
     block.launch.body();
+    check_waited("never waited");
     current->done = true;
     block.alive--;
     if (block.alive && block.waiting.size() == block.alive) wake(block, block.waiting);
@@ -268,10 +276,11 @@ void call(void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
 }
 
 template <class... P>
-const char* launch(void (*kernel)(P...), const unsigned* sizes, unsigned seed, unsigned ranges, const Range* memory,
-                   void** arguments) {
+const char* launch(void (*kernel)(P...), const unsigned* sizes, unsigned seed, bool programmatic, unsigned ranges,
+                   const Range* memory, void** arguments) {
     static std::string failure;  // until the next launch
-    Launch launch{{sizes[0], sizes[1], sizes[2]}, {sizes[3], sizes[4], sizes[5]}, seed, {memory, memory + ranges}, {}};
+    Launch launch{{sizes[0], sizes[1], sizes[2]}, {sizes[3], sizes[4], sizes[5]}, seed, programmatic,
+                  {memory, memory + ranges}, {}};
     launch.body = [&] { call(kernel, arguments, std::index_sequence_for<P...>()); };
     launch.run();
     failure = launch.failure;

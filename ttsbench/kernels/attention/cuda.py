@@ -80,7 +80,7 @@ def paged_attention(
     for mode in (ALONE,) if query_len == 1 else (PAIRS,) if query_len == 2 else (STORE, ATTEND):
         warps, heads_of_a_block = choose(mode, count, longest, groups)
         defines = macros(mode, warps, heads_of_a_block, groups, rows.block_size)
-        kernel = compile_kernel(SOURCE, defines, "paged_attention")
+        kernel = compile_kernel(SOURCE, defines, "paged_attention", qkv.device)
         kernel.launch((groups // heads_of_a_block, count), (32 * warps * heads_of_a_block,), (step,), programmatic=True)
     return out
 

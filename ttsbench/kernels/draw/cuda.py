@@ -98,10 +98,10 @@ def _launch(
         strides["seen"] = rules.seen.stride(0)
         integers |= {"eos": rules.eos, "first_control_id": rules.first_control_id}
     if table is not None and out is not None:
-        assert table.dtype is logits.dtype
         strides |= {"table": _row_bytes(table), "out": _row_bytes(out)}
         integers["out_bytes"] = out.shape[1] * out.element_size()
     if norm is not None:
+        assert norm.weight.dtype is logits.dtype, "a product of a norm is taken in the dtype of the logits"
         pointers |= {"norm_weight": norm.weight, "norm_rows": norm.rows}
         pointers |= {"squares_of": norm.squares_of, "squares": norm.squares}
     structure = Draw(
@@ -109,7 +109,7 @@ def _launch(
         **{f"{name}_stride": stride for name, stride in strides.items()},
         **integers,
     )
-    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out, norm), "draw")
+    kernel = compile_kernel(SOURCE, _defines(logits, rules, table, out, norm), "draw", logits.device)
     kernel.launch((B,), (THREADS,), (structure,), programmatic=True)
 
 

@@ -224,7 +224,7 @@ __device__ __forceinline__ void apply_rules(
 #pragma unroll
         for (int j = 0; j < 8; j++) was[i + j] = (j < 4 ? words.x : words.y) >> 8 * (j % 4) & 255;
 #else
-        was[i] = known && seen[first + i];
+        was[i] = known && ld_cg_u8(seen + first + i);
 #endif
     }
     float lessened[HELD];

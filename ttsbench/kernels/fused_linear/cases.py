@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbench.kernels.fused_linear import gated_linear, linear, reference, residual_linear
+from ttsbench.kernels.fused_linear import gated_linear, is_fused, linear, reference, residual_linear
 from ttsbench.kernels.fused_linear.normed import Normed
 from ttsbench.kernels.work import LARGE, PREDICTOR, Sizes, Work, nbytes
 
@@ -111,12 +111,18 @@ def work(case: Case, device: str, dtype: torch.dtype) -> Work:
     outputs = (2 if case.kind == "residual" else 1) * case.rows * case.outputs * weight.element_size()
     moved = nbytes(given.x.rows, given.x.squares, weight, given.bias, given.residual, given.norm) + outputs
     cold, flops = (weight, given.bias, given.norm), 2.0 * case.rows * weight.numel()
+    about = cold, moved, flops, is_the_librarys(case.rows, weight)
     if case.kind == "gated":
-        return Work(gated_linear, _gated, (given.x, weight), cold, moved, flops)
+        return Work(gated_linear, _gated, (given.x, weight), *about)
     if case.kind == "residual":
         arguments = (given.x.rows, weight, given.residual, given.norm, given.eps)
-        return Work(residual_linear, reference.residual_linear, arguments, cold, moved, flops)
-    return Work(linear, _linear, (given.x, weight, given.bias, given.out), cold, moved, flops)
+        return Work(residual_linear, reference.residual_linear, arguments, *about)
+    return Work(linear, _linear, (given.x, weight, given.bias, given.out), *about)
+
+
+def is_the_librarys(rows: int, weight: Tensor) -> bool:
+    """On a GPU; on a CPU, where nothing is timed, everything is."""
+    return weight.is_cuda and not is_fused(rows, weight)
 
 
 def _gated(x: Normed, weight: Tensor) -> Tensor:

@@ -73,16 +73,13 @@ talker at 64 rows take 17.2 us a launch without, 21.2 with fetching."""
 TUNED: dict[tuple[int, int, int, bool], Share] = {
     (32, 1024, 2048, False): EarlyTile(16, 16),
     (32, 4096, 1024, False): Tile(32, 64, 128, warps=4, stages=4, blocks=True),
-    (32, 4096, 2048, False): Tile(32, 64, 128, warps=4, stages=4, blocks=True),
-    (32, 12288, 2048, True): Tile(64, 64, 64, warps=4, stages=4, blocks=True),
     (64, 4096, 2048, False): Tile(64, 16, 128, warps=4, stages=5, blocks=True),
     (64, 6144, 1024, True): Tile(64, 16, 128, warps=4, stages=4, blocks=True),
     (64, 12288, 2048, True): Tile(64, 16, 128, warps=4, stages=3, blocks=True),
     (128, 1024, 2048, False): Tile(64, 32, 128, warps=4, stages=4, blocks=True),
-    (128, 2048, 2048, False): Tile(64, 32, 128, warps=4, stages=4, blocks=True),
     (128, 12288, 2048, True): Tile(64, 32, 64, warps=4, stages=4, blocks=True),
 }
-"""(rows of the bucket, M, K, gated) -> tile; see `choose` for the buckets."""
+"""(rows of the bucket, M, K, gated) -> tile, where the rule's is another; see `choose` for the buckets."""
 
 BUCKETS = (8, 16, 32, 64, 128)
 """More rows than the last take its tiles, more than once."""
@@ -92,8 +89,13 @@ def choose(rows: int, outputs: int, width: int, gated: bool = False, float32: bo
     """The tile for N = `rows`, M = `outputs`, K = `width`."""
     if float32:
         return FLOAT32
-    bucket = next((size for size in BUCKETS if rows <= size), BUCKETS[-1])
+    bucket = bucket_of(rows)
     return TUNED.get((bucket, outputs, width, gated)) or by_rule(bucket, outputs, width, gated)
+
+
+def bucket_of(rows: int) -> int:
+    """The rows whose tile N = `rows` take."""
+    return next((size for size in BUCKETS if rows <= size), BUCKETS[-1])
 
 
 def by_rule(bucket: int, outputs: int, width: int, gated: bool) -> Share:

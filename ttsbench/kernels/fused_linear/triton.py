@@ -7,7 +7,7 @@ sum.
 Up to 32 rows the weights are the tall side of the matrix unit's product. With SPLIT_K programs per tile each writes its
 part of the sum; the last to come adds the parts in order, so the result does not depend on who that is. Rows and
 columns past the end read the first ones and store nothing. While the kernel before still runs, a program's share of a
-small weight is on its way to shared memory (`early_kernel`) or to the L2 cache (`overlap`).
+small weight is on its way to registers (`early_kernel`) or to the L2 cache (`fetch_weight`).
 
 Shapes: N rows, K width of a row, M outputs, P parts of a row's sum of squares.
 """
@@ -30,6 +30,12 @@ from ttsbench.kernels.overlap import fetch_spans, let_next_start, overlap, wait_
 
 MOST_TILES = 4096
 """Of one split product."""
+
+PLAIN: dict[str, Any] = {
+    "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
+    "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
+}  # fmt: skip
+"""Arguments of a kernel whose sums are stored as they are."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -217,7 +223,7 @@ def early_kernel(  # type: ignore[no-untyped-def]
     PARTS: tl.constexpr, GATED: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_RESIDUAL: tl.constexpr,
     AHEAD: tl.constexpr, AT_ONCE: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """A few rows: each program has its share of the weight in shared memory before it waits for the rows that meet it.
+    """A few rows: each program has loaded its share of the weight before it waits for the rows that meet it.
 
     Each warp takes slices of the terms, so that few products are added up after one another. The width of a row is a
     multiple of what the slices take at once. With AT_ONCE the next kernel may start at once, which then fetches its
@@ -384,10 +390,9 @@ def _launch(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: Share | 
     arguments = {
         "x": TensorDescriptor(x.rows, [rows, width], [stride, 1], [tile.rows, tile.terms]) if tile.blocks else None,
         "weight": TensorDescriptor.from_tensor(weight, [tile.columns, tile.terms]) if tile.blocks else None,
-        "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
-        "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
+        **PLAIN,
         **epilogue,
-    }  # fmt: skip
+    }
     fused_linear_kernel[(tiles, tile.split)](
         x_ptr=x.rows, weight_ptr=weight, squares_ptr=squares, out_ptr=out, part_ptr=parts, ticket_ptr=tickets,
         x_stride=stride, out_stride=out.stride(0),
@@ -410,11 +415,6 @@ def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: EarlyTile,
     parts = 0 if squares is None else len(squares)
     steps = width // (tile.terms * tile.slices)
     assert steps * tile.terms * tile.slices == width and weight.dtype != torch.float32
-    arguments = {
-        "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
-        "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
-        **epilogue,
-    }  # fmt: skip
     early_kernel[(tile.count(rows, outputs),)](
         x_ptr=x.rows, weight_ptr=weight, squares_ptr=squares, out_ptr=out,
         x_stride=x.rows.stride(0), out_stride=out.stride(0),
@@ -424,7 +424,7 @@ def early(x: Normed, weight: Tensor, outputs: int, out: Tensor, tile: EarlyTile,
         BLOCK_M=tile.rows, BLOCK_N=tile.columns, TERMS=tile.terms, SLICES=tile.slices, STEPS=steps,
         PARTS=0 if squares is None else triton.next_power_of_2(parts), AHEAD=min(tile.ahead, steps),
         AT_ONCE=tile.rows <= AT_ONCE_ROWS,
-        num_warps=tile.warps, num_stages=1, **arguments, **overlap(out),
+        num_warps=tile.warps, num_stages=1, **(PLAIN | epilogue), **overlap(out),
     )  # fmt: skip
     return out
 
@@ -433,17 +433,12 @@ def matvec(x: Normed, weight: Tensor, outputs: int, out: Tensor, **epilogue: Any
     """`_launch` for one row."""
     squares, width = x.squares, x.rows.shape[1]
     parts = 0 if squares is None else len(squares)
-    arguments = {
-        "bias_ptr": None, "residual_ptr": None, "norm_ptr": None, "total_ptr": None, "out_squares_ptr": None,
-        "GATED": False, "HAS_BIAS": False, "HAS_RESIDUAL": False,
-        **epilogue,
-    }  # fmt: skip
     matvec_kernel[(triton.cdiv(outputs, MATVEC_OUTPUTS),)](
         x_ptr=x.rows, weight_ptr=weight, squares_ptr=squares, out_ptr=out, outputs=outputs, width=width, parts=parts,
         squares_part=0 if squares is None else squares.stride(0), eps=x.eps,
         OUTPUTS=MATVEC_OUTPUTS, BLOCK=triton.next_power_of_2(width),
         PARTS=0 if squares is None else triton.next_power_of_2(parts),
-        num_warps=MATVEC_WARPS, **arguments, **overlap(out),
+        num_warps=MATVEC_WARPS, **(PLAIN | epilogue), **overlap(out),
     )  # fmt: skip
     return out
 
