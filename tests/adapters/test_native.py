@@ -191,6 +191,8 @@ def test_profiles_that_cannot_run_here_are_refused(monkeypatch: pytest.MonkeyPat
     assert faults(**two_stage, device="cuda") == [f"{where}: pipeline", f"{where}: device"]
     invariant = {"determinism": "batch_invariant", "max_num_seqs": 2}
     assert faults(max_num_batched_tokens=64, **invariant) == [f"{where}: max_num_batched_tokens"]
+    if not torch.cuda.is_available():  # a GPU cuts prompts anywhere
+        assert faults(max_num_batched_tokens=64, device="cuda", **invariant) == [f"{where}: device"]
     NativeEngine(str(CUSTOM_VOICE), profile(max_num_batched_tokens=65, **invariant))
 
 
