@@ -13,10 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.toys import TEXTS, Heard, ToyEngine, assert_sound, change_logits, request
+from tests.engine.toys import TEXTS, Heard, ToyEngine, assert_sound, change_logits, noise_decides, request
 from ttsbench.core import AudioChunk, FinishReason, SamplingParams, SpeechRequest
 from ttsbench.kernels.draw import FirstCodeRules, Rows
-from ttsbench.kernels.draw.philox import frame_uniforms
 
 LASTING = SamplingParams(min_frames=99)
 SPOKEN = [request("one", TEXTS[i], seed=10 + i, max_frames=1 + i, sampling=LASTING) for i in range(8)]
@@ -125,12 +124,7 @@ class Forced:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.gap = 0.0
         self._first: dict[tuple[int, int], Tensor] = {}
-        change_logits(monkeypatch, self._talker, self._force)
-
-    @staticmethod
-    def _force(number: int, logits: Tensor, rows: Rows) -> Tensor:
-        codes = (frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number] * 64).long()
-        return torch.full_like(logits, -1e9).scatter(1, codes[:, None], 1e9)
+        change_logits(monkeypatch, self._talker, noise_decides)
 
     def _talker(self, logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
         if not logits.is_cuda:
@@ -138,7 +132,7 @@ class Forced:
             for key, row in zip(keys, logits, strict=True):
                 first = self._first.setdefault(key, row.clone())
                 self.gap = max(self.gap, float((row - first).abs().max() / first.abs().max()))
-        return self._force(0, logits, rows)
+        return noise_decides(0, logits, rows)
 
 
 def check(level: str, device: str, count: int, folder: Path, monkeypatch: pytest.MonkeyPatch, eager: bool) -> None:

@@ -13,16 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch import Tensor
 
-from tests.engine.toys import Heard, ToyEngine, change_logits, request, requests, toy_prompt
+from tests.engine.toys import Heard, ToyEngine, change_logits, force_codes, request, requests, toy_prompt
 from ttsbench.core import AudioChunk, SpeechRequest, TextLayout
 from ttsbench.engine import fused
 from ttsbench.engine.runner import Flight, Runner
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.kernels.draw import FirstCodeRules, Rows, reference
-from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.kernels.draw.types import RowDraws
 
 ASKED = requests(8)
@@ -144,19 +142,7 @@ def test_seeded_noise_is_the_requests_own(layout: int, noise: Noise) -> None:
 def test_seeded_differs_by_rounding_only(layout: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With codes forced to be a function of the noise alone, logits and PCM agree across layouts to 1e-4 of full scale:
     float32 GEMMs of other shapes add in another order. Red if a neighbour's row or a former owner's state leaks in."""
-    seen: dict[tuple[int, int], Tensor] = {}
-
-    def forced(number: int, logits: Tensor, rows: Rows) -> Tensor:
-        """Logits of which every way of drawing takes the code that the row's random number names."""
-        uniforms = frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number]
-        return torch.full_like(logits, -1e9).scatter(1, (uniforms * 64).long()[:, None], 1e9)
-
-    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
-        keys = zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), strict=True)
-        seen.update(zip(keys, logits.clone(), strict=True))
-        return forced(0, logits, rows)
-
-    change_logits(monkeypatch, first, forced)
+    seen = force_codes(monkeypatch)
     heard = run(**LAYOUTS[0])
     logits = dict(seen)
     seen.clear()

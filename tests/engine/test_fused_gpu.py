@@ -22,6 +22,7 @@ from tests.engine.toys import (
     change_logits,
     end_after,
     no_waiting,
+    noise_decides,
     request,
     requests,
     toy_prompt,
@@ -35,7 +36,6 @@ from ttsbench.engine.rows import Scratch
 from ttsbench.kernels.attention import Heads, KVRows, paged_attention
 from ttsbench.kernels.compilations import compilations
 from ttsbench.kernels.draw import FirstCodeRules, Rows
-from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.models.qwen3_tts.prompt import Prompt
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("full_float32")]
@@ -379,18 +379,13 @@ class Teacher:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logits: Logits = {}
         self.keep = False
-        change_logits(monkeypatch, self._talker, self._force)
-
-    @staticmethod
-    def _force(number: int, logits: Tensor, rows: Rows) -> Tensor:
-        codes = (frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number] * 64).long()
-        return torch.full_like(logits, -1e9).scatter(1, codes[:, None], 1e9)
+        change_logits(monkeypatch, self._talker, noise_decides)
 
     def _talker(self, logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
         if self.keep:
             keys = zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), strict=True)
             self.logits.update(zip(keys, logits.float().cpu().clone(), strict=True))
-        return self._force(0, logits, rows)
+        return noise_decides(0, logits, rows)
 
     def listen(self, asked: list[SpeechRequest], **options: Any) -> tuple[dict[str, Heard], Logits]:
         self.keep, self.logits = bool(options.get("enforce_eager", True)), {}

@@ -24,6 +24,7 @@ from tests.engine.toys import (
     assert_sound,
     change_logits,
     end_after,
+    force_codes,
     no_waiting,
     request,
     toy_prompt,
@@ -35,7 +36,6 @@ from ttsbench.engine.preemption import Suspended
 from ttsbench.engine.runner import Flight, Runner
 from ttsbench.engine.scheduler import PrefillChunk, Sequence, StepPlan
 from ttsbench.kernels.draw import FirstCodeRules, Rows
-from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.models.qwen3_tts.prompt import Prompt
 
 pytestmark = pytest.mark.usefixtures("full_float32")
@@ -455,18 +455,7 @@ def test_seeded_differs_by_rounding_only(steps_behind: int, device: str, monkeyp
     """At the `seeded` level frames are computed again as prompt rows. With codes forced to be a function of the noise
     alone, logits and PCM agree to 1e-4 of full scale. Red with any wrong row, key or codec state.
     """
-    seen: dict[tuple[int, int], Tensor] = {}
-
-    def forced(number: int, logits: Tensor, rows: Rows) -> Tensor:
-        uniforms = frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number]
-        return torch.full_like(logits, -1e9).scatter(1, (uniforms * 64).long()[:, None], 1e9)
-
-    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
-        keys = zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), strict=True)
-        seen.update(zip(keys, logits.clone(), strict=True))
-        return forced(0, logits, rows)
-
-    change_logits(monkeypatch, first, forced)
+    seen = force_codes(monkeypatch)
     lasting = [replace(one, sampling=LASTING) for one in asked(9)]
     eager: dict[str, Any] = {"device": device, "enforce_eager": True, "steps_behind": steps_behind}
     expected, right = ToyEngine(**eager, max_model_len=96).speak(lasting), dict(seen)

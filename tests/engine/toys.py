@@ -21,6 +21,7 @@ from ttsbench.engine.fused import FusedEngine, FusedOptions
 from ttsbench.engine.runner import StepOutput
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.kernels.draw import Drawn, DrawSettings, FirstCodeRules, RowNorm, Rows
+from ttsbench.kernels.draw.philox import frame_uniforms
 from ttsbench.models.qwen3_tts.prompt import Conditioning, Prompt
 
 TOY = "toy-custom-voice"
@@ -181,6 +182,27 @@ def change_logits(
 
     monkeypatch.setattr(frame, "draw_first_code", changed_first)
     monkeypatch.setattr(frame, "draw_code", changed_book)
+
+
+def noise_decides(number: int, logits: Tensor, rows: Rows) -> Tensor:
+    """Logits of which every way of drawing takes the code that the row's random number names."""
+    uniforms = frame_uniforms(rows.seeds[rows.slots], rows.frames, 16)[:, number]
+    return torch.full_like(logits, -1e9).scatter(1, (uniforms * 64).long()[:, None], 1e9)
+
+
+def force_codes(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int], Tensor]:
+    """Let the noise alone decide every code. What the talker says all the same is put into the dict that is returned,
+    by seed and frame.
+    """
+    seen: dict[tuple[int, int], Tensor] = {}
+
+    def first(logits: Tensor, rows: Rows, rules: FirstCodeRules) -> Tensor:
+        keys = zip(rows.seeds[rows.slots].tolist(), rows.frames.tolist(), strict=True)
+        seen.update(zip(keys, logits.clone(), strict=True))
+        return noise_decides(0, logits, rows)
+
+    change_logits(monkeypatch, first, noise_decides)
+    return seen
 
 
 def end_after(monkeypatch: pytest.MonkeyPatch, ends: dict[int, int], device: str = "cpu") -> None:
