@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from tests.engine.toys import Heard, ToyEngine, change_logits, force_codes, request, requests, toy_prompt
@@ -22,6 +24,7 @@ from ttsbench.engine.runner import Flight, Runner
 from ttsbench.engine.scheduler import StepPlan
 from ttsbench.kernels.draw import FirstCodeRules, Rows, reference
 from ttsbench.kernels.draw.types import RowDraws
+from ttsbench.kernels.invariant import is_fixed
 
 ASKED = requests(8)
 Noise = dict[tuple[int, int, int], float]
@@ -172,3 +175,39 @@ def test_sampling_settings_are_the_requests_own() -> None:
     together = run([greedy, request("s")], batch_invariant=True)
     for one in (greedy, request("s")):
         assert together[one.id].pcm.tobytes() == run([one], batch_invariant=True)[one.id].pcm.tobytes()
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_all_that_a_gpu_is_given_is_cut_alike_at_batch_invariant(
+    invariant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both streams, prompts among it, and what is captured for them; streams that are none stand in. Red when the
+    codec's stream, or the warm-up, leaves the level out.
+    """
+    runner = ToyEngine(batch_invariant=invariant).runner
+    seen = []
+
+    class Stream:
+        def wait_stream(self, other: object) -> None:
+            pass
+
+        def synchronize(self) -> None:
+            pass
+
+    class Captured:
+        stream = Stream()
+
+        def capture(self, key: object, part: Callable[[], None]) -> None:
+            seen.append(is_fixed())
+
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    for name, value in {"on_gpu": True, "main": Stream(), "side": Stream(), "graphs": Captured()}.items():
+        monkeypatch.setattr(runner, name, value, raising=False)
+    monkeypatch.setattr(runner, "options", replace(runner.options, graphs=True))
+    with runner.context():
+        seen.append(is_fixed())
+    with runner._side_of_main():
+        seen.append(is_fixed())
+    runner._ready("decode", 1)
+    assert seen == [invariant] * 3
+    assert not is_fixed()

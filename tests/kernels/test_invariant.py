@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.kernels.test_fused_linear import outcome
+from ttsbench.kernels.attention import cases as attention_cases
 from ttsbench.kernels.causal_conv import cases as conv_cases
+from ttsbench.kernels.causal_conv.cases import Case as ConvCase
 from ttsbench.kernels.causal_conv.packed import TICKETS
 from ttsbench.kernels.causal_conv.tiles import choose as choose_conv
 from ttsbench.kernels.fused_linear import Normed, cases, is_fused
 from ttsbench.kernels.fused_linear.cases import Case, Inputs
 from ttsbench.kernels.invariant import ROWS, batch_invariant, is_fixed, planned
 
+pytest.importorskip("triton", reason="Triton is not installed")
+from ttsbench.kernels.attention import triton as attention_triton
+from ttsbench.kernels.causal_conv import triton as conv_triton
+
+F32 = torch.float32
 SOME = (1, 2, 5, 8, 16, 17, 64, 100, 128)
 
 
@@ -50,6 +59,50 @@ def test_products_are_cut_alike_for_any_number_of_rows() -> None:
             assert not triton._one_row(1, None)
         assert len({triton._chosen(rows, weight, gated) for rows in SOME}) > 1, case.name
     assert triton._one_row(1, None)
+
+
+class Chosen(Exception):
+    pass
+
+
+def ask_convolution(streams: int) -> None:
+    conv_triton.causal_conv(
+        *vars(conv_cases.inputs(ConvCase("layer", streams, 4, 32, 32, taps=3), "cpu", F32)).values()
+    )
+
+
+def ask_attention(rows: int) -> None:
+    case = attention_cases.Case("decode", attention_cases.decode((3,) * rows), 4, 2, 16)
+    attention_triton.paged_attention(*vars(attention_cases.inputs(case, "cpu", F32)).values())
+
+
+@pytest.mark.parametrize(
+    ("launcher", "ask"),
+    [(conv_triton, ask_convolution), (attention_triton, ask_attention)],
+    ids=["causal_conv", "attention"],
+)
+def test_launchers_ask_for_the_same_cut_whatever_comes(
+    launcher: ModuleType, ask: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red when one asks for the streams or rows that there are (try `rows` for `length * planned(streams)`, or `count`
+    for `planned(count)`).
+    """
+    asked = set()
+
+    def choose(rows: int, *_: object, **__: object) -> None:
+        asked.add(rows)
+        raise Chosen
+
+    monkeypatch.setattr(launcher, "choose", choose)
+    for rows in (1, 5, 128):
+        with pytest.raises(Chosen):
+            ask(rows)
+    assert len(asked) == 3
+    asked.clear()
+    for rows in (1, 5, 128):
+        with pytest.raises(Chosen), batch_invariant():
+            ask(rows)
+    assert len(asked) == 1
 
 
 def test_tickets_suffice_for_the_convolutions_of_a_full_batch() -> None:
